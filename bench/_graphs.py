@@ -6,9 +6,11 @@ from __future__ import annotations
 import functools, hashlib
 from typing import Callable
 from tinygrad import Tensor, UOp, Variable, dtypes, nn
-from tinygrad.engine.realize import compile_linear, estimate_uop, unwrap_multi, get_call_arg_uops
+from tinygrad.codegen import to_program_cache
+from tinygrad.engine.realize import compile_linear, estimate_uop, get_call_arg_uops
 from tinygrad.helpers import Context, to_tuple
 from tinygrad.nn.state import get_parameters
+from tinygrad.schedule import schedule_cache
 from tinygrad.uop.ops import Ops, sym_infer
 
 GRAPHS: dict[str, Callable[[], list[Tensor]]] = {}
@@ -31,13 +33,16 @@ def schedule(outs:list[Tensor]) -> tuple[UOp, dict[str, int]]:
 def compiled(name:str) -> tuple[UOp, dict[str, int]]:
   with Context(DEV="NULL", BEAM=0, PARALLEL=0):
     Tensor.manual_seed(0)
+    # each graph on its own: no kernel of an earlier one, and the memory does not grow
+    schedule_cache.clear()
+    to_program_cache.clear()
     linear, var_vals = schedule(GRAPHS[name]())
     return linear if name in BIG else compile_linear(linear), var_vals
 
 def bytes_moved(call:UOp) -> int:
   """Bytes that a COPY call carries from one device to another."""
-  pairs = (bufs[:2] for bufs,_ in unwrap_multi(call, list(get_call_arg_uops(call))))
-  return sum(dest.nbytes for dest,src in pairs if dest.device != src.device)
+  dest, src = get_call_arg_uops(call)[:2]
+  return sum(dest.max_numel()*dest.dtype.itemsize for d,s in zip(to_tuple(dest.device), to_tuple(src.device)) if d != s)
 
 def counts(linear:UOp, var_vals:dict[str, int]) -> dict[str, int]:
   """Kernels and copies count each device: a kernel that four devices run is four kernels."""

@@ -28,9 +28,7 @@ def letter(mail:bytes) -> tuple[str, str, str]:
 
 def commit(ref:str, who:str, date:str, text:str, changed:dict[str, bytes|None], parent:str, modes:dict[str, str]) -> bytes:
   """a commit, as git fast-import reads it"""
-  msg = text.encode()
-  out = [b"commit %s\nauthor %s %s\ncommitter %s %s\ndata %d\n%s\n" % (b, a, d, a, d, len(msg), msg)
-         for b, a, d in [(ref.encode(), who.encode(), date.encode())]]
+  out = [f"commit {ref}\nauthor {who} {date}\ncommitter {who} {date}\ndata {len(text.encode())}\n{text}\n".encode()]
   if parent: out.append(f"from {parent}\n".encode())
   for f, data in changed.items():
     if data is None: out.append(f"D {f}\n".encode())
