@@ -215,8 +215,6 @@ def sort(): return T(4, 100).sort(1)
 def topk(): return T(4, 50).topk(5)
 @graph(big=True)
 def keccak(): return T(100, dtype=dtypes.uint8).keccak()
-@graph(big=True)
-def hash_(): return T(100, dtype=dtypes.uint8).hash()
 @graph
 def rand(): return Tensor.rand(100, 33)
 @graph

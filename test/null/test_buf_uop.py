@@ -1,7 +1,7 @@
 import unittest
 import pytest
 from tinygrad import dtypes
-from tinygrad.uop.ops import Ops, UOp
+from tinygrad.uop.ops import UOp
 
 # a view of one lane is a view of that device's buffer, not of the buffer of all devices
 @pytest.mark.patch("buf-uop-keeps-lane")

@@ -87,7 +87,7 @@ class TestMovementArgs(unittest.TestCase):
   @pytest.mark.patch("mop-offsets")
   def test_an_offset_is_simplified_once(self):
     off = self.v+self.v
-    arg = lambda *at: tuple((off, 2) if i in at else (0, 8) for i in range(3))
+    def arg(*at): return tuple((off, 2) if i in at else (0, 8) for i in range(3))
     # an offset that comes in any number of ops is one rewrite, of itself
     def build():
       for at in ((0,), (1,), (2,), (0, 1), (0, 1, 2)):

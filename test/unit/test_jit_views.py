@@ -29,7 +29,7 @@ class TestJitViews(unittest.TestCase):
 
   def test_output_fed_back(self):
     for n in (1, 2, 4):
-      place = lambda a: (Tensor(a).shard(tuple(f"CPU:{i}" for i in range(n)), 0) if n > 1 else Tensor(a)).contiguous().realize()
+      def place(a, n=n): return (Tensor(a).shard(tuple(f"CPU:{i}" for i in range(n)), 0) if n > 1 else Tensor(a)).contiguous().realize()
       step = TinyJit(lambda window, new: window[:, 3:].cat(new, dim=1).realize())
       window, want = place(np.zeros((4, 6), np.float32)), np.zeros((4, 6), np.float32)
       for i in range(5):

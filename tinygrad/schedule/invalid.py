@@ -11,7 +11,12 @@ def reduce_identity(red:UOp, cond:UOp, x:UOp, i:UOp) -> UOp|None:
   ret = red.replace(src=(mask.where(x, identity_element(red.arg[0], x.dtype)),)+red.src[1:])
   return UOp.uprod(*whole).where(ret, i) if whole else ret
 
-# an element that is Invalid takes no part in a REDUCE
-pm_reduce_identity = PatternMatcher([
+def gate_reader(idx:UOp, st:UOp, cond:UOp, x:UOp, i:UOp) -> UOp:
+  return cond.substitute(dict(zip(st.src[1:], idx.src[1:]))).where(idx.replace(src=(st.replace(src=(x,)+st.src[1:]),)+idx.src[1:]), i)
+
+pm_invalid = PatternMatcher([
+  # an element that is Invalid takes no part in a REDUCE
   (UPat(Ops.REDUCE, src=(invalid_gate,), allow_any_len=True, name="red"), reduce_identity),
+  # memory can't hold Invalid: who reads a buffer between two kernels has the gate of who writes it
+  (UPat(Ops.INDEX, src=(UPat(Ops.STAGE, src=(invalid_gate,), allow_any_len=True, name="st"),), allow_any_len=True, name="idx"), gate_reader),
 ])

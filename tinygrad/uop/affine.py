@@ -3,7 +3,8 @@ from tinygrad.uop.ops import UOp, Ops, AxisType
 
 def split_terms(*todo:tuple[UOp, int]) -> tuple[dict[UOp, int], int, bool]:
   """the sum of uop*scale as {term: coefficient}, last term first, and a constant, and whether any two terms were alike"""
-  left, terms, const, alike = [*todo], {}, 0, False
+  terms:dict[UOp, int] = {}
+  left, const, alike = [*todo], 0, False
   # it runs for every sum: the list grows under the loop since that needs no call
   for u,c in left:
     if u.op is Ops.ADD: left += [(u.src[1], c), (u.src[0], c)]
