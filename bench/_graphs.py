@@ -30,14 +30,14 @@ def schedule(outs:list[Tensor]) -> tuple[UOp, dict[str, int]]:
   outs = [t for t in outs if not t.uop.is_virtual and not t.uop.has_buffer_identity()]
   return outs[0].linear_with_vars(*outs[1:])
 
-def compiled(name:str) -> tuple[UOp, dict[str, int]]:
+def scheduled(name:str, compile=True) -> tuple[UOp, dict[str, int]]:
   with Context(DEV="NULL", BEAM=0, PARALLEL=0):
     Tensor.manual_seed(0)
     # each graph on its own: no kernel of an earlier one, and the memory does not grow
     schedule_cache.clear()
     to_program_cache.clear()
     linear, var_vals = schedule(GRAPHS[name]())
-    return linear if name in BIG else compile_linear(linear), var_vals
+    return compile_linear(linear) if compile and name not in BIG else linear, var_vals
 
 def bytes_moved(call:UOp) -> int:
   """Bytes that a COPY call carries from one device to another."""
@@ -45,7 +45,7 @@ def bytes_moved(call:UOp) -> int:
   return sum(dest.max_numel()*dest.dtype.itemsize for d,s in zip(to_tuple(dest.device), to_tuple(src.device)) if d != s)
 
 def counts(linear:UOp, var_vals:dict[str, int]) -> dict[str, int]:
-  """Kernels and copies count each device: a kernel that four devices run is four kernels."""
+  """Kernels and copies count each device: a kernel that four devices run is four kernels. Ops are known of compiled kernels only."""
   ret = dict(kernels=0, copies=0, ops=0, mem=0, moved=0)
   for call in linear.src:
     n, est, is_copy = len(to_tuple(call.src[1].device)), estimate_uop(call), call.src[0].op is Ops.COPY
@@ -59,11 +59,11 @@ def sources(linear:UOp) -> list[str]:
   """The text of every call in order, each with its devices: two trees that give the same list launch the same kernels."""
   def text(call:UOp) -> str:
     if call.src[0].op is Ops.COPY: return f"copy {call.src[1].max_numel()} {call.src[1].dtype}"
-    return next(u.arg for u in call.src[0].src if u.op is Ops.SOURCE)
+    return next((u.arg for u in call.src[0].src if u.op is Ops.SOURCE), call.src[0].key.hex())  # not compiled: the kernel's own hash
   return [" ".join("/".join(to_tuple(b.device)) for b in get_call_arg_uops(call)) + "\n" + text(call) for call in linear.src]
 
-def source_hash(name:str) -> str: return hashlib.sha256("\n".join(sources(compiled(name)[0])).encode()).hexdigest()
-def measure(name:str) -> dict[str, int]: return counts(*compiled(name))
+def source_hash(name:str) -> str: return hashlib.sha256("\n".join(sources(scheduled(name)[0])).encode()).hexdigest()
+def measure(name:str, compile=True) -> dict[str, int]: return counts(*scheduled(name, compile))
 
 # ***** helpers *****
 

@@ -1,7 +1,8 @@
 """Runs the same script against two trees: the unpatched package (TINYGRAD_BASE) and the patched one (TINYGRAD_NEW, or else the installed one)."""
-import json, os, pathlib, subprocess, sys, tempfile
+import importlib.util, json, os, pathlib, subprocess, sys, tempfile
+from typing import NoReturn
 
-def die(msg:str):
+def die(msg:str) -> NoReturn:
   print(f"bench: {msg}", file=sys.stderr)
   sys.exit(2)
 
@@ -11,6 +12,11 @@ def trees() -> dict[str, str|None]:
   for name, d in ret.items():
     if d is not None and not pathlib.Path(d, "tinygrad", "__init__.py").is_file(): die(f"TINYGRAD_{name.upper()}={d} holds no tinygrad/")
   return ret
+
+def installed() -> str:
+  """The folder of the installed package, found without importing it."""
+  if (spec:=importlib.util.find_spec("tinygrad")) is None or spec.origin is None: die("tinygrad is not installed: ./run job installs it")
+  return str(pathlib.Path(spec.origin).parents[1])
 
 class Side:
   """One run of a script against a tree, in a process of its own, without caches that outlive it. The script prints one line of JSON at its end."""
