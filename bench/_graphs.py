@@ -30,14 +30,14 @@ def schedule(outs:list[Tensor]) -> tuple[UOp, dict[str, int]]:
   outs = [t for t in outs if not t.uop.is_virtual and not t.uop.has_buffer_identity()]
   return outs[0].linear_with_vars(*outs[1:])
 
-def scheduled(name:str, compile=True) -> tuple[UOp, dict[str, int]]:
+def scheduled(name:str, lower=True) -> tuple[UOp, dict[str, int]]:
   with Context(DEV="NULL", BEAM=0, PARALLEL=0):
     Tensor.manual_seed(0)
     # each graph on its own: no kernel of an earlier one, and the memory does not grow
     schedule_cache.clear()
     to_program_cache.clear()
     linear, var_vals = schedule(GRAPHS[name]())
-    return compile_linear(linear) if compile and name not in BIG else linear, var_vals
+    return compile_linear(linear) if lower and name not in BIG else linear, var_vals
 
 def bytes_moved(call:UOp) -> int:
   """Bytes that a COPY call carries from one device to another."""
@@ -63,7 +63,7 @@ def sources(linear:UOp) -> list[str]:
   return [" ".join("/".join(to_tuple(b.device)) for b in get_call_arg_uops(call)) + "\n" + text(call) for call in linear.src]
 
 def source_hash(name:str) -> str: return hashlib.sha256("\n".join(sources(scheduled(name)[0])).encode()).hexdigest()
-def measure(name:str, compile=True) -> dict[str, int]: return counts(*scheduled(name, compile))
+def measure(name:str, lower=True) -> dict[str, int]: return counts(*scheduled(name, lower))
 
 # ***** helpers *****
 
@@ -76,6 +76,10 @@ def hollow(model, axis="one"):
   """The same model with buffers in place of the random numbers, so that no kernel that draws them is counted."""
   for p in get_parameters(model): p.replace(T(*p.shape, dtype=p.dtype, axis=axis))
   return model
+def max_pool(x:Tensor, *args, **kwargs) -> Tensor:
+  ret = x.max_pool2d(*args, **kwargs)
+  assert isinstance(ret, Tensor)
+  return ret
 def grads(loss:Tensor, *xs:Tensor) -> list[Tensor]: return loss.gradient(*xs)
 def step(loss:Tensor, opt) -> list[Tensor]:
   opt.zero_grad()
@@ -253,15 +257,15 @@ def conv_transpose_backward():
   x, w = T(2, 8, 10, 10), T(8, 4, 3, 3)
   return grads(x.conv_transpose2d(w, stride=2, padding=1).square().sum(), x, w)
 @graph
-def max_pool(): return T(2, 8, 28, 28).max_pool2d((2, 2))
+def max_pool_2(): return max_pool(T(2, 8, 28, 28), (2, 2))
 @graph
-def max_pool_padded(): return T(2, 8, 28, 28).max_pool2d((3, 3), stride=2, padding=1)
+def max_pool_padded(): return max_pool(T(2, 8, 28, 28), (3, 3), stride=2, padding=1)
 @graph
 def max_pool_backward():
   x = T(2, 16, 56, 56)
-  return grads(x.max_pool2d((3, 3), stride=2, padding=1).sum(), x)
+  return grads(max_pool(x, (3, 3), stride=2, padding=1).sum(), x)
 @graph
-def max_pool_ceil(): return T(2, 4, 29, 29).max_pool2d((3, 3), stride=2, ceil_mode=True)
+def max_pool_ceil(): return max_pool(T(2, 4, 29, 29), (3, 3), stride=2, ceil_mode=True)
 @graph
 def avg_pool_padded(): return T(2, 8, 28, 28).avg_pool2d((3, 3), stride=2, padding=1)
 @graph
@@ -270,8 +274,9 @@ def avg_pool_uncounted_backward():
   return grads(x.avg_pool2d((3, 3), stride=2, padding=1, count_include_pad=False).square().sum(), x)
 @graph
 def max_unpool():
-  x = T(1, 2, 16, 16)
-  return Tensor.max_unpool2d(*x.max_pool2d((2, 2), return_indices=True))
+  found = T(1, 2, 16, 16).max_pool2d((2, 2), return_indices=True)
+  assert isinstance(found, tuple)
+  return found[0].max_unpool2d(found[1])
 @graph
 def interpolate_linear(): return T(1, 3, 16, 16).interpolate((23, 31))
 @graph
@@ -307,12 +312,6 @@ def attention_causal_backward():
   q, k, v = (T(2, 4, 64, 32) for _ in range(3))
   return grads((q.scaled_dot_product_attention(k, v, is_causal=True) * T(2, 4, 64, 32)).sum(), q, k, v)
 
-class ResBlock:
-  def __init__(self, cin:int, cout:int, stride:int=1):
-    self.c1, self.b1 = nn.Conv2d(cin, cout, 3, stride, 1, bias=False), nn.BatchNorm(cout)
-    self.c2, self.b2 = nn.Conv2d(cout, cout, 3, 1, 1, bias=False), nn.BatchNorm(cout)
-    self.down = [nn.Conv2d(cin, cout, 1, stride, bias=False), nn.BatchNorm(cout)] if stride != 1 or cin != cout else []
-  def __call__(self, x:Tensor) -> Tensor: return (self.b2(self.c2(self.b1(self.c1(x)).relu())) + x.sequential(self.down)).relu()
 class Block:
   """One transformer layer: attention and MLP, each after a layer norm and added to its input."""
   def __init__(self, dim:int, heads:int, wide:int):
@@ -337,7 +336,7 @@ def transformer_4_layers_step():
 class ConvNet:
   def __init__(self):
     self.c1, self.c2, self.head = nn.Conv2d(1, 8, 3, padding=1), nn.Conv2d(8, 16, 3, padding=1), nn.Linear(64, 10)
-  def __call__(self, x:Tensor) -> Tensor: return self.head(self.c2(self.c1(x).relu().max_pool2d()).relu().max_pool2d().flatten(1))
+  def __call__(self, x:Tensor) -> Tensor: return self.head(max_pool(self.c2(max_pool(self.c1(x).relu())).relu()).flatten(1))
 @graph(training=True)
 def conv_net_step():
   m = hollow(ConvNet())
@@ -347,7 +346,7 @@ class ResBlock:
   def __init__(self, cin:int, cout:int, stride:int=1):
     self.c1, self.n1 = nn.Conv2d(cin, cout, 3, stride, 1, bias=False), nn.BatchNorm(cout)
     self.c2, self.n2 = nn.Conv2d(cout, cout, 3, 1, 1, bias=False), nn.BatchNorm(cout)
-    self.cut = [] if stride == 1 and cin == cout else [nn.Conv2d(cin, cout, 1, stride, bias=False), nn.BatchNorm(cout)]
+    self.cut: list = [] if stride == 1 and cin == cout else [nn.Conv2d(cin, cout, 1, stride, bias=False), nn.BatchNorm(cout)]
   def __call__(self, x:Tensor) -> Tensor: return (self.n2(self.c2(self.n1(self.c1(x)).relu())) + x.sequential(self.cut)).relu()
 @graph
 def resnet_block(): return hollow(ResBlock(64, 64))(T(2, 64, 16, 16))
@@ -357,26 +356,28 @@ def resnet_block_backward():
   return grads(m(T(2, 64, 16, 16)).sum(), m.c1.weight, m.c2.weight)
 @graph(training=True)
 def resnet_step():
-  m = hollow([nn.Conv2d(3, 16, 3, padding=1), lambda x: x.max_pool2d(3, 2, padding=1), ResBlock(16, 16), ResBlock(16, 32, 2)])
+  m = hollow([nn.Conv2d(3, 16, 3, padding=1), lambda x: max_pool(x, (3, 3), stride=2, padding=1), ResBlock(16, 16), ResBlock(16, 32, 2)])
   return step(T(2, 3, 16, 16).sequential(m).mean((2, 3)).square().sum(), nn.optim.SGD(get_parameters(m), lr=0.1))
 
 class Bottleneck:
   """1x1 down to width, 3x3, 1x1 up to four times width, added to the input (through a 1x1 where the shapes differ)."""
   def __init__(self, cin:int, width:int, stride:int):
-    def unit(i, o, k, s=1): return [nn.Conv2d(i, o, k, s, k//2, bias=False), nn.BatchNorm(o)]
+    def unit(i:int, o:int, k:int, s:int=1) -> list: return [nn.Conv2d(i, o, k, s, k//2, bias=False), nn.BatchNorm(o)]
     self.body = [*unit(cin, width, 1), Tensor.relu, *unit(width, width, 3, stride), Tensor.relu, *unit(width, 4*width, 1)]
     self.cut = unit(cin, 4*width, 1, stride) if stride != 1 or cin != 4*width else []
   def __call__(self, x:Tensor) -> Tensor: return (x.sequential(self.body) + x.sequential(self.cut)).relu()
 class ResNet50:
   def __init__(self):
-    self.stem, cin, self.blocks = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm(64), Tensor.relu], 64, []
+    self.stem: list = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm(64), Tensor.relu]
+    self.blocks: list = []
+    cin = 64
     for width, depth, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
       for i in range(depth):
         self.blocks.append(Bottleneck(cin, width, stride if i == 0 else 1))
         cin = 4*width
     self.head = nn.Linear(2048, 1000)
   def __call__(self, x:Tensor) -> Tensor:
-    return self.head(x.sequential(self.stem).max_pool2d((3, 3), 2, padding=1).sequential(self.blocks).mean((2, 3)))
+    return self.head(max_pool(x.sequential(self.stem), (3, 3), stride=2, padding=1).sequential(self.blocks).mean((2, 3)))
 @graph(big=True)
 def resnet50(): return hollow(ResNet50())(T(1, 3, 224, 224))
 

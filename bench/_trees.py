@@ -7,7 +7,7 @@ def die(msg:str) -> NoReturn:
   sys.exit(2)
 
 def trees() -> dict[str, str|None]:
-  if not (base:=os.getenv("TINYGRAD_BASE")): die("TINYGRAD_BASE is not set: it names the folder that holds the unpatched tinygrad/ (./run bench sets it)")
+  if not (base:=os.getenv("TINYGRAD_BASE")): die("TINYGRAD_BASE is not set: the folder that holds the unpatched tinygrad/ (./run bench sets it)")
   ret = {"base": base, "new": os.getenv("TINYGRAD_NEW") or None}
   for name, d in ret.items():
     if d is not None and not pathlib.Path(d, "tinygrad", "__init__.py").is_file(): die(f"TINYGRAD_{name.upper()}={d} holds no tinygrad/")

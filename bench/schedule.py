@@ -5,7 +5,7 @@ Calls are all Python and C calls that cProfile sees in Tensor.linear_with_vars i
 within one in a thousand and don't drift with the machine, so they are given for every graph. CPU seconds are the median over alternating runs,
 each in a fresh process, for the graphs of TIMED: more than x1.05 of the unpatched package fails. --calls leaves the seconds out.
 """
-import cProfile, gc, json, os, pstats, statistics, sys, time
+import cProfile, gc, json, pstats, statistics, sys, time
 from _trees import Side, both, ratio, table, trees
 
 TIMED, LIMIT = ("resnet50", "cat_100_uneven"), 1.05
@@ -46,7 +46,7 @@ def calls(names:list[str]) -> dict[str, int]:
     gc.disable()
     prof.runcall(run)
     gc.enable()
-    ret[n] = pstats.Stats(prof).total_calls
+    ret[n] = vars(pstats.Stats(prof))["total_calls"]
   return ret
 
 def main(args:list[str]) -> int:

@@ -23,7 +23,8 @@ class Net:
   def __init__(self):
     self.c1, self.c2, self.out = nn.Conv2d(1, 16, 3, padding=1), nn.Conv2d(16, 32, 3, padding=1), nn.Linear(128, 10)
   def __call__(self, x:Tensor) -> Tensor:
-    return self.out(self.c2(self.c1(x).relu().max_pool2d()).relu().max_pool2d().flatten(1))
+    layers: list = [self.c1, Tensor.relu, Tensor.max_pool2d, self.c2, Tensor.relu, Tensor.max_pool2d, lambda x: x.flatten(1), self.out]
+    return x.sequential(layers)
 
 # ***** data *****
 
@@ -133,7 +134,7 @@ def first_step(data:Digits, many:Run, batch:int) -> tuple[list[np.ndarray], ...]
   net, alone = make_net(many.devices), make_net(alone_on)
   grad = loss_of(net, tx, ty).gradient(net.c1.weight)[0].contiguous().realize()
   # the sum before the allreduce is never stored: take it from the same rows on one device
-  def own(px:np.ndarray, py:np.ndarray) -> np.ndarray: return loss_of(alone, place(px, alone_on), place(py, alone_on)).gradient(alone.c1.weight)[0].numpy()/n
+  def own(*rows:np.ndarray) -> np.ndarray: return loss_of(alone, *(place(r, alone_on) for r in rows)).gradient(alone.c1.weight)[0].numpy()/n
   return held(tx), held(net.c1.weight), [own(*p) for p in zip(held(tx), held(ty))], held(grad)
 
 def plot(path:str, data:Digits, one:Run, many:Run, batch:int):
@@ -143,7 +144,7 @@ def plot(path:str, data:Digits, one:Run, many:Run, batch:int):
   n, rows, shown = len(many.devices), batch//len(many.devices), min(len(many.devices), 8)
   pieces, weights, before, after = first_step(data, many, batch)
   fig = plt.figure(figsize=(4 + 2.3*shown, 15), constrained_layout=True)
-  top, bottom = fig.subfigures(2, 1, height_ratios=(4, 10), hspace=0.03)
+  top, bottom = np.asarray(fig.subfigures(2, 1, height_ratios=(4, 10), hspace=0.03))
 
   left, right = top.subplots(1, 2, width_ratios=(3, 2))
   left.plot(one.losses, lw=5, color="0.8", label="1 device")
@@ -201,7 +202,8 @@ def check_plot(p:Args, path:pathlib.Path):
   if not path.parent.is_dir(): p.error(f"--plot {path}: there is no folder {path.parent}")
   if path.is_dir(): p.error(f"--plot {path}: is a folder")
   if not os.access(path if path.exists() else path.parent, os.W_OK): p.error(f"--plot {path}: may not be written")
-  if path.suffix[1:].lower() not in (kinds:=FigureCanvasAgg.filetypes): p.error(f"--plot {path}: the name must end in one of {', '.join(sorted(kinds))}")
+  kinds = FigureCanvasAgg.filetypes
+  if path.suffix[1:].lower() not in kinds: p.error(f"--plot {path}: the name must end in one of {', '.join(sorted(kinds))}")
 
 def table(one:Run, many:Run, diff:float, least:int):
   def row(name, *cells): print(f"{name:34s}" + "".join(f"{c:>14s}" for c in cells))

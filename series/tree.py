@@ -92,7 +92,9 @@ def claimed(series:list[Patch]) -> None:
   brought = [f for p in series for f in p.brings]
   for f in own_files():
     if (n:=brought.count(f)) != 1: raise Refused(f"{f}: {n} patches bring it: one commit in tree/ needs the line 'Brings: {f}', then ./run save")
-  for p in series: apply.own(p)
+  for p in series:
+    if odd := [f for f in p.brings if not f.startswith("tinygrad/")]: raise Refused(f"patches/{p.file} brings {odd[0]}: own modules stand in tinygrad/")
+    apply.own(p)
 
 def stamp(folder:Path=PATCHES) -> str:
   return hashlib.sha256(b"".join(f.name.encode() + f.read_bytes() for f in sorted(folder.iterdir()))).hexdigest()

@@ -15,7 +15,7 @@ def test_all_are_recorded(): assert GRAPHS.keys() == RECORDED.keys()
 
 @pytest.mark.parametrize("name", RECORDED)
 def test_no_more_work_than_unpatched(name:str):
-  got, was = measure(name, compile=name not in SLOW), RECORDED[name]
+  got, was = measure(name, lower=name not in SLOW), RECORDED[name]
   for k in ("kernels", "copies", "moved"): assert got[k] <= was[k], f"{k}: {was[k]} unpatched, now {got[k]}"
   assert got["ops"] <= was["ops"]*1.001, f"ops: {was['ops']:,} unpatched, now {got['ops']:,}"
 

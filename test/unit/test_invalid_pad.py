@@ -214,6 +214,23 @@ class TestReduceOverPad(Case):
       with Context(NO_MEMORY_PLANNER=1): self.same(get(), want)
 
 @pytest.mark.patch("reduce-identity")
+class TestReduceOfRowsWithoutData(Case):
+  # a row that is Invalid as a whole has no sum: it must not come back as a number in what reduces the rows
+  ROWS = ((1, 1), (0, 0))
+  def setUp(self): self.a = np.arange(1, 13, dtype=np.float32).reshape(3, 4)
+  def pad(self, a:np.ndarray) -> Tensor: return Tensor(a).clone().realize().pad(self.ROWS, value=Invalid)
+
+  def test_reduce_of_a_reduce(self):
+    for first,second in (("sum", "max"), ("sum", "prod"), ("max", "sum"), ("min", "max")):
+      with self.subTest(first=first, second=second):
+        self.same(getattr(getattr(self.pad(-self.a), first)(1), second)(), getattr(getattr(-self.a, first)(1), second)())
+
+  def test_matmul(self):
+    w, v = self.a.T, np.ones((3, 2), np.float32)
+    self.same((self.pad(-self.a) @ Tensor(w)).max(0), (-self.a @ w).max(0))
+    self.same(((self.pad(-self.a) @ Tensor(w)) @ Tensor(v)).max(0), (-self.a @ w @ v).max(0))
+
+@pytest.mark.patch("reduce-identity")
 class TestReduceOverGate(Case):
   # any gate with Invalid, however it was made
   def test_explicit_gate(self):

@@ -4,8 +4,8 @@ from tinygrad.helpers import partition
 
 def reduce_identity(red:UOp, cond:UOp, x:UOp, i:UOp) -> UOp|None:
   reduced, whole = partition(cond.split_uop(Ops.AND), lambda c: any(r in c.ranges for r in red.src[1:]))
-  # a gate that holds for the whole reduce leaves nothing to reduce: it stays Invalid
-  if not reduced: return None
+  # a gate that holds for the whole reduce leaves nothing to reduce: the result is Invalid
+  if not reduced: return cond.where(red.replace(src=(x,)+red.src[1:]), i)
   # mask and data only fold while they share the condition, so don't rebuild it if nothing is dropped
   mask = UOp.uprod(*reduced) if whole else cond
   ret = red.replace(src=(mask.where(x, identity_element(red.arg[0], x.dtype)),)+red.src[1:])
