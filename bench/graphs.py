@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Kernels, copies, ops and bytes moved of small programs, patched beside unpatched. Usage: graphs.py [graph ...] | --record | --list
+"""Kernels, copies, ops and bytes moved of small programs, patched beside unpatched. Usage: graphs.py [graph ...] | --record [graph ...] | --list
 
 Fails when a graph has more kernels or copies, more bytes moved, or more than a thousandth more ops than on the unpatched package.
 """
@@ -19,14 +19,14 @@ def worse(base:dict[str, int], new:dict[str, int]) -> list[str]:
 
 def main(args:list[str]) -> int:
   if args[:1] == ["--side"]: return side(args[1:]) or 0
-  if args == ["--record"]:
-    got = Side(trees()["base"], __file__).result()
+  known = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+  if args[:1] == ["--record"]:
+    got = (known if args[1:] else {}) | Side(trees()["base"], __file__, *args[1:]).result()
     RECORD.write_text("{\n" + ",\n".join(f"{json.dumps(n)}: {json.dumps(c)}" for n,c in got.items()) + "\n}\n")
     print(f"recorded {len(got)} graphs in {RECORD}")
     return 0
-  known = list(json.loads(RECORD.read_text())) if RECORD.exists() else None
   if args == ["--list"]:
-    print("\n".join(known or []))
+    print("\n".join(known))
     return 0
   if known and (unknown:=[a for a in args if a not in known]): die(f"no graph named {unknown[0]}, see --list")
   res = both(__file__, *args)

@@ -93,7 +93,7 @@ def claimed(series:list[Patch]) -> None:
   for f in own_files():
     if (n:=brought.count(f)) != 1: raise Refused(f"{f}: {n} patches bring it: one commit in tree/ needs the line 'Brings: {f}', then ./run save")
   for p in series:
-    if odd := [f for f in p.brings if not f.startswith("tinygrad/")]: raise Refused(f"patches/{p.file} brings {odd[0]}: own modules stand in tinygrad/")
+    if odd := [f for f in p.brings if not f.startswith("tinygrad/")]: raise Refused(f"patches/{p.file} brings {odd[0]}, not a file in tinygrad/")
     apply.own(p)
 
 def stamp(folder:Path=PATCHES) -> str:
