@@ -6,6 +6,12 @@ def die(msg:str) -> NoReturn:
   print(f"bench: {msg}", file=sys.stderr)
   sys.exit(2)
 
+# counted on the unpatched package: graphs.py --record
+RECORD = pathlib.Path(__file__).parent/"graphs_0.14.0.json"
+def recorded() -> dict[str, dict[str, int]]: return json.loads(RECORD.read_text()) if RECORD.exists() else {}
+def check(names:list[str]):
+  if (known:=recorded()) and (unknown:=[n for n in names if n not in known]): die(f"no graph is named {unknown[0]}: graphs.py --list gives all")
+
 def trees() -> dict[str, str|None]:
   if not (base:=os.getenv("TINYGRAD_BASE")): die("TINYGRAD_BASE is not set: the folder that holds the unpatched tinygrad/ (./run bench sets it)")
   ret = {"base": base, "new": os.getenv("TINYGRAD_NEW") or None}

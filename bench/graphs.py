@@ -3,10 +3,9 @@
 
 Fails when a graph has more kernels or copies, more bytes moved, or more than a thousandth more ops than on the unpatched package.
 """
-import json, pathlib, sys
-from _trees import Side, both, die, ratio, table, trees
+import json, sys
+from _trees import RECORD, Side, both, check, ratio, recorded, table, trees
 
-RECORD = pathlib.Path(__file__).parent/"graphs_0.14.0.json"
 OPS_SLACK = 1.001
 
 def side(names:list[str]):
@@ -19,16 +18,15 @@ def worse(base:dict[str, int], new:dict[str, int]) -> list[str]:
 
 def main(args:list[str]) -> int:
   if args[:1] == ["--side"]: return side(args[1:]) or 0
-  known = json.loads(RECORD.read_text()) if RECORD.exists() else {}
   if args[:1] == ["--record"]:
-    got = (known if args[1:] else {}) | Side(trees()["base"], __file__, *args[1:]).result()
+    got = (recorded() if args[1:] else {}) | Side(trees()["base"], __file__, *args[1:]).result()
     RECORD.write_text("{\n" + ",\n".join(f"{json.dumps(n)}: {json.dumps(c)}" for n,c in got.items()) + "\n}\n")
     print(f"recorded {len(got)} graphs in {RECORD}")
     return 0
   if args == ["--list"]:
-    print("\n".join(known))
+    print("\n".join(recorded()))
     return 0
-  if known and (unknown:=[a for a in args if a not in known]): die(f"no graph named {unknown[0]}, see --list")
+  check(args)
   res = both(__file__, *args)
   rows, bad = [["graph", "kernels", "", "copies", "", "ops", "", "ratio", "moved", "", ""]], 0
   for n, new in res["new"].items():

@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
 """What scheduling costs, patched beside unpatched. Usage: schedule.py [--runs N] [--calls] [graph ...]
 
-Calls are all Python and C calls that cProfile sees in Tensor.linear_with_vars in a fresh process with the schedule cache off. They repeat to
-within one in a thousand and don't drift with the machine, so they are given for every graph. CPU seconds are the median over alternating runs,
-each in a fresh process, for the graphs of TIMED: more than x1.05 of the unpatched package fails. --calls leaves the seconds out.
+Calls are all Python and C calls that cProfile sees in Tensor.linear_with_vars, with the schedule cache off, all graphs in one fresh process. They
+repeat to within one in ten thousand and don't drift with the machine. CPU ms are the median over alternating runs, each in a fresh process, for
+the graphs of TIMED: more than x1.05 of the unpatched package fails. --calls leaves them out.
 """
-import cProfile, gc, json, pstats, statistics, sys, time
-from _trees import Side, both, ratio, table, trees
+import argparse, cProfile, gc, json, pstats, statistics, sys, time
+from _trees import Side, both, check, die, ratio, table, trees
 
 TIMED, LIMIT = ("resnet50", "cat_100_uneven"), 1.05
 CALLS = TIMED + ("data_parallel_sgd", "data_parallel_adam", "tensor_parallel_mlp_backward", "tensor_parallel_attention_backward", "fsdp",
                  "conv_net_step", "data_parallel_conv_net", "transformer_4_layers_step", "resnet_block_backward", "allreduce_1m", "add_axis_0_axis_1")
+
+class Args(argparse.ArgumentParser):
+  def error(self, message:str): die(message)
 
 def prepared(name:str):
   from tinygrad import Tensor
@@ -53,17 +56,21 @@ def main(args:list[str]) -> int:
   if args[:1] == ["--side"]:
     print(json.dumps((seconds if args[1] == "seconds" else calls)(args[2:])))
     return 0
-  runs = int(args.pop(args.index("--runs")+1)) if "--runs" in args else 10
-  only_calls = "--calls" in args
-  names = [a for a in args if not a.startswith("--")]
+  p = Args(usage="schedule.py [--runs N] [--calls] [graph ...]")
+  p.add_argument("--runs", type=int, default=10)
+  p.add_argument("--calls", action="store_true")
+  p.add_argument("graphs", nargs="*")
+  a = p.parse_args(args)
+  if a.runs < 1: die(f"--runs {a.runs}: at least 1 is needed")
+  check(a.graphs)
   times: dict[str, dict[str, list[float]]] = {}
-  if not only_calls and (timed:=[n for n in TIMED if not names or n in names]):
-    for i in range(runs):
+  if not a.calls and (timed:=[n for n in TIMED if not a.graphs or n in a.graphs]):
+    for i in range(a.runs):
       for side, tree in trees().items():
         for n, t in Side(tree, __file__, "seconds", *timed).result().items(): times.setdefault(n, {}).setdefault(side, []).append(t)
-      print(f"\rtimed {i+1}/{runs}", end="" if i+1 < runs else "\n", file=sys.stderr, flush=True)
+      print(f"\rtimed {i+1}/{a.runs}", end="" if i+1 < a.runs else "\n", file=sys.stderr, flush=True)
   rows, bad = [["graph", "calls", "", "ratio", "CPU ms", "", "ratio", ""]], 0
-  res = both(__file__, "calls", *(names or CALLS))
+  res = both(__file__, "calls", *(a.graphs or CALLS))
   for n, new in res["new"].items():
     row = [n, f"{res['base'][n]:,}", f"{new:,}", ratio(new, res["base"][n])]
     if n in times:
