@@ -9,6 +9,7 @@ every device the gradient of the whole batch. The data are the 1797 images that 
 from __future__ import annotations
 import argparse, os, pathlib, statistics, sys, time
 from dataclasses import dataclass, field
+from typing import Iterator
 import numpy as np
 from tinygrad import Tensor, TinyJit, nn
 from tinygrad.helpers import Context, to_tuple, tqdm
@@ -99,13 +100,18 @@ def difference(a:Run, b:Run) -> float: return float(np.abs(np.subtract(a.losses,
 
 # ***** what crosses between devices *****
 
+def calls(linear:UOp) -> Iterator[UOp]:
+  for c in linear.src:
+    # on some devices the jit puts several calls into one graph
+    if c.src[0].op is Ops.CUSTOM_FUNCTION and c.src[0].arg == "graph": yield from calls(c.src[0].src[0])
+    else: yield c
+
 def bytes_moved(linear:UOp) -> int:
   """Bytes a captured step copies from one device to another: the copies of its schedule, one by one, not a formula."""
-  def crossing(call:UOp) -> int:
-    dest, src = call.src[1:3]
-    pairs = zip(to_tuple(dest.device), to_tuple(src.device))
-    return sum(dest.max_numel()*dest.dtype.itemsize for d,s in pairs if d != s)
-  return sum(crossing(u) for u in linear.toposort() if u.op is Ops.CALL and u.src[0].op is Ops.COPY)
+  def crossing(copy:UOp) -> int:
+    dest, src = copy.src[1:3]
+    return sum(dest.max_numel()*dest.dtype.itemsize for d,s in zip(to_tuple(dest.device), to_tuple(src.device)) if d != s)
+  return sum(crossing(c) for c in calls(linear) if c.src[0].op is Ops.COPY)
 
 def least_bytes(net:Net, n:int) -> int:
   """
