@@ -2,7 +2,7 @@
 import os, subprocess, sys
 from pathlib import Path
 sys.path[0] = str(Path(__file__).resolve().parents[1])
-from series import ROOT, Refused, venv
+from series import ROOT, Refused, read, upto, venv, version
 
 # command: what it does, the dependency groups of pyproject.toml that it needs, whether it needs the patched package
 COMMANDS:dict[str, tuple[str, tuple[str, ...], bool]] = {
@@ -26,11 +26,13 @@ def script(name:str, args:list[str], **env:str) -> int:
 def main(cmd:str, args:list[str]) -> int:
   if cmd not in COMMANDS or args[:1] in (["-h"], ["--help"]) and cmd != "job":
     print("\n".join(f"./run {c:9}{h}" for c, (h, _, _) in COMMANDS.items()))
-    return 0 if cmd in ("", "-h", "--help", "help", *COMMANDS) else 2
+    if cmd not in ("", "-h", "--help", "help", *COMMANDS): raise Refused(f"there is no ./run {cmd}: the commands stand above")
+    return 0
   _, groups, package = COMMANDS[cmd]
   if cmd == "upstream" and not (args and Path(args[0], "test/unit").is_dir()):  # before much is downloaded
     raise Refused(f"{args[0] if args else 'no folder'} is not a checkout of tinygrad: ./run upstream takes one with test/unit in it")
   if not venv.inside():
+    upto(read(), os.environ.get("SERIES_UPTO"))  # a bad series is found before much is downloaded
     venv.make()
     os.execv(venv.PYTHON, [str(venv.PYTHON), str(ROOT/"series"), cmd, *args])
   venv.tools(groups)
@@ -49,7 +51,9 @@ def main(cmd:str, args:list[str]) -> int:
     case "tree" | "save", [] | ["--force"]: (tree.tree if cmd == "tree" else tree.save)(bool(args))
     case "check", []: tree.check()
     case "export", [where]: export.export(Path(where))
-    case "build", [where] | [where, _]: apply.write(apply.build((args + [""])[1]), Path(where))
+    case "build", [where] | [where, _]:
+      apply.write(apply.build((args + [""])[1]), Path(where))
+      print(f"{where}/tinygrad is tinygrad {version((args + [''])[1])}: put {where} on PYTHONPATH")
     case _: raise Refused(f"./run {cmd} takes other arguments: {COMMANDS[cmd][0]}")
   return 0
 
