@@ -26,8 +26,9 @@ def script(name:str, args:list[str], **env:str) -> int:
 def main(cmd:str, args:list[str]) -> int:
   if cmd not in COMMANDS or args[:1] in (["-h"], ["--help"]) and cmd != "job":
     print("\n".join(f"./run {c:9}{h}" for c, (h, _, _) in COMMANDS.items()))
-    if cmd not in ("", "-h", "--help", "help", *COMMANDS): raise Refused(f"there is no ./run {cmd}: the commands stand above")
-    return 0
+    if cmd in ("", "-h", "--help", "help", *COMMANDS): return 0
+    print(f"error: there is no ./run {cmd}: the commands stand above", file=sys.stderr)
+    return 2
   _, groups, package = COMMANDS[cmd]
   if cmd == "upstream" and not (args and Path(args[0], "test/unit").is_dir()):  # before much is downloaded
     raise Refused(f"{args[0] if args else 'no folder'} is not a checkout of tinygrad: ./run upstream takes one with test/unit in it")
