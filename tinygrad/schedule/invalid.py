@@ -15,6 +15,8 @@ def gate_reader(idx:UOp, st:UOp, cond:UOp, x:UOp, i:UOp) -> UOp:
   return cond.substitute(dict(zip(st.src[1:], idx.src[1:]))).where(idx.replace(src=(st.replace(src=(x,)+st.src[1:]),)+idx.src[1:]), i)
 
 pm_invalid = PatternMatcher([
+  # what is written where the dest is no place isn't written
+  (UPat(Ops.STORE, src=(invalid_gate, UPat.var("v")), name="st"), lambda st,cond,x,i,v: st.replace(src=(x, cond.where(v, i)))),
   # an element that is Invalid takes no part in a REDUCE
   (UPat(Ops.REDUCE, src=(invalid_gate,), allow_any_len=True, name="red"), reduce_identity),
   # memory can't hold Invalid: who reads a buffer between two kernels has the gate of who writes it

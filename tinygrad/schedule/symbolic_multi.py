@@ -1,0 +1,217 @@
+"""the local form of every op on windows: one short function an op, and one table that shows the whole pass"""
+from __future__ import annotations
+from tinygrad.helpers import all_same, argsort, getenv, ALLREDUCE_CAST
+from tinygrad.dtype import dtypes, Invalid
+from tinygrad.uop.ops import Ops, UOp, PatternMatcher, UPat, GroupOp, graph_rewrite, resolve, identity_element
+from tinygrad.uop.lane import mop_on_lane, on_lane
+from tinygrad.schedule.allreduce import handle_allreduce
+from tinygrad.schedule.window import Windows, is_window, place, plain, plain_axis, windows
+from tinygrad.schedule.redistribute import allreduce, cut, gather, mask, own_view, redistribute
+
+def gather_srcs(root:UOp) -> UOp: return root.replace(src=tuple(gather(s) if is_window(s) else s for s in root.src))
+
+def to_lane(x:UOp, ws:Windows) -> UOp:
+  """what a lane has of x at the windows"""
+  return redistribute(x, ws) if x.windows != ws else x.src[0] if ws else x
+
+# ***** values *****
+
+def window_alu(root:UOp) -> UOp|None:
+  if not any(is_window(s) for s in root.src): return None
+  if not all_same([s.device for s in root.src if s.device is not None]):
+    where = "; ".join(f"{s.shape} on {s.device}" for s in root.src if s.device is not None)
+    raise RuntimeError(f"{root.op} needs all its sources on the same devices, they are: {where}. move one with .to or .shard")
+  up = int(root.op is Ops.STACK)
+  ws, shape = tuple((ax-up, off, size) for ax,off,size in root.windows), root.shape[up:]
+  def local(s:UOp) -> UOp:
+    shift = len(shape)-len(s.shape)
+    return to_lane(s, tuple((ax-shift, off, size) for ax,off,size in ws if ax >= shift and s.shape[ax-shift] == shape[ax]))
+  return place(root.replace(src=tuple(local(s) for s in root.src)), root.windows, root.shape)
+
+def window_reduce(root:UOp, x:UOp) -> UOp|None:
+  if not is_window(x): return None
+  # index math is known to every lane
+  if x.device is None: return gather_srcs(root)
+  op, n = root.arg
+  reduced, kept, local = tuple(w for w in x.windows if w[0] < n), tuple(w for w in x.windows if w[0] >= n), x.src[0]
+  # what a lane has besides its part of the value takes no part. a lane may have nothing, and memory can't hold Invalid
+  if (m:=mask(reduced, x.shape)) is not None:
+    # of the axes that are not reduced it's of all, and every element of them is alike
+    m = cut(m, Ops.SHRINK, {ax:(0, local.shape[ax]) for ax,_,_ in kept})
+    local = m.where(local, local.const_like(identity_element(op, local.dtype)))
+  ret = local._rop(op, tuple(range(n)))
+  if reduced:
+    narrow = ALLREDUCE_CAST and local.op is Ops.CAST and local.src[0].dtype in (dtypes.bfloat16, dtypes.half)
+    ret = allreduce(x, ret.cast(local.src[0].dtype) if narrow else ret, reduced, kept, op).cast(ret.dtype)
+  return place(ret, root.windows, root.shape)
+
+def window_movement(root:UOp, x:UOp) -> UOp|None:
+  if not is_window(x) or is_window(root): return None
+  if (ws:=windows(root)) is None: return gather_srcs(root)
+  local, size = x.src[0], {ax:s for ax,_,s in ws}
+  match root.op:
+    case Ops.RESHAPE: local = local._mop(Ops.RESHAPE, tuple(size.get(a, s) for a,s in enumerate(root.shape)))
+    case Ops.SHRINK:
+      # the lane's own part of an axis is there already, or has to come
+      held, own = tuple(w for w in x.windows if w[0] in size), tuple((ax, *root.marg[ax]) for ax,_,_ in x.windows if ax not in size)
+      local = to_lane(x, tuple(sorted(held+own, key=lambda w: w[0])))
+      local = cut(local, Ops.SHRINK, {a:m for a,m in enumerate(root.marg) if all(a != ax for ax,_,_ in held+own)})
+    case Ops.PAD: local = cut(local, Ops.PAD, {a:m for a,m in enumerate(root.marg) if a not in size}, root.arg)
+    case _: local = local._mop(root.op, root.marg)
+  return place(local, ws, root.shape)
+
+def window_same(root:UOp, x:UOp) -> UOp|None:
+  if not is_window(x): return None
+  return gather_srcs(root) if (ws:=windows(root)) is None else place(root.replace(src=(x.src[0],)+root.src[1:]), ws, root.shape)
+
+def window_index(root:UOp, x:UOp) -> UOp|None:
+  if not is_window(x): return None
+  if isinstance(x.device, tuple): return gather_srcs(root)
+  idxs = list(root.src[1:])
+  for ax,off,size in x.windows:
+    # a thread has a block, or every size-th element
+    thread = next(iter(off.ranges))
+    block, step = (idxs[ax]-off).simplify(), (idxs[ax]-thread).simplify()
+    if block.vmin >= 0 and block.vmax < size: idxs[ax] = block
+    elif not resolve(step % size != 0) and (nth:=(step//size).simplify()).vmin >= 0 and nth.vmax < size: idxs[ax] = nth
+    else: raise RuntimeError(f"cannot shard index {idxs[ax].render()} of axis {ax} of {x.shape}: a thread has {size} elements from {off.render()} "
+                             f"on, or every {size}th from {thread.render()} on")
+  return x.src[0].index(*idxs)
+
+# ***** stores *****
+
+def window_store(root:UOp, dest:UOp, v:UOp) -> UOp|None:
+  if not (is_window(dest) or is_window(v)): return None
+  # threads store their own parts
+  if not (ws:=dest.windows) and not isinstance(v.device, tuple): return root.replace(src=(own_view(dest, v.windows), v.src[0])+root.src[2:])
+  if v.shape != ():
+    m, peeled = mask(ws, dest.shape), v.windows == ws
+    v = to_lane(v, ws)
+    # a lane's part past the value is not written. where it comes from a whole value it's Invalid already
+    if m is not None and peeled: v = m.where(v, v.const_like(Invalid))
+  return root.replace(src=(dest.src[0] if ws else dest, v)+root.src[2:])
+
+def is_lost(view:UOp) -> bool:
+  """is there no part of this view of a window that a lane could write?"""
+  while view.op in GroupOp.Movement and not is_window(view):
+    if view.src[0].windows and windows(view) is None: return True
+    view = view.src[0]
+  return False
+
+def put_back(view:UOp, v:UOp) -> UOp:
+  """what is written through a movement op, as a value of its src's shape: Invalid, so not written, where the view isn't"""
+  x = view.src[0]
+  match view.op:
+    case Ops.RESHAPE: return v._mop(Ops.RESHAPE, x.shape)
+    case Ops.PERMUTE: return v._mop(Ops.PERMUTE, tuple(argsort(view.marg)))
+    case Ops.FLIP: return v._mop(Ops.FLIP, view.marg)
+    case Ops.SHRINK: return v._mop(Ops.PAD, tuple((o, s) for (o,_),s in zip(view.marg, x.shape)))
+    case Ops.PAD: return v._mop(Ops.SHRINK, tuple((o, s) for (o,_),s in zip(view.marg, x.shape)))
+  raise RuntimeError(f"can't write through {view.op} of {x.shape}")
+
+def store_through(root:UOp, view:UOp, v:UOp) -> UOp|None:
+  if not is_lost(view): return None
+  if v.shape != view.shape: v = v.expand(view.shape)
+  # what is read from where it is written is read first, and a value with Invalid in it can't be moved
+  if v.windows: v = v.copy_to_device(v.device)
+  if view.base in v.backward_slice: v = v.contiguous()
+  while is_lost(view): view, v = view.src[0], put_back(view, v)
+  return root.replace(src=(view, v)+root.src[2:])
+
+def effect(x:UOp) -> UOp:
+  """what is waited for is not read, so it is no view"""
+  if x.op in GroupOp.Movement: return effect(x.src[0])
+  return effect(x.replace(src=(x.src[0].src[0],)+x.src[1:])) if x.op is Ops.AFTER and is_lost(x.src[0]) else x
+
+def after_through(root:UOp) -> UOp|None:
+  deps = tuple(effect(d) for d in root.src[1:])
+  if is_lost(view:=root.src[0]): return view.replace(src=(root.replace(src=(view.src[0],)+deps),)+view.src[1:])
+  return None if deps == root.src[1:] else root.replace(src=root.src[:1]+deps)
+
+def sink_through(root:UOp) -> UOp|None: return None if (src:=tuple(effect(x) for x in root.src)) == root.src else root.replace(src=src)
+
+# top down, before the lanes' parts are worked out
+pm_write_window = PatternMatcher([
+  (UPat(Ops.STORE, src=(UPat(GroupOp.Movement, name="view"), UPat(name="v")), allow_any_len=True, name="root"), store_through),
+  (UPat(Ops.AFTER, name="root"), after_through),
+  (UPat(Ops.SINK, name="root"), sink_through),
+])
+
+# ***** calls *****
+
+def argument(x:UOp, kernel:bool) -> UOp:
+  """a buffer on each device: what a lane has, if the parts are plain ones, else all of it. a kernel takes plain parts of several axes too"""
+  if not is_window(x): return x
+  return x.src[0] if plain_axis(x) is not None or (kernel and all(plain(w, x.shape[w[0]]) for w in x.windows)) else gather(x)
+
+def window_function(call:UOp) -> UOp|None:
+  if call.arg.precompile: return None
+  body = graph_rewrite(call.src[0], symbolic_multi_pm, bpm=pm_write_window, name="subcall")
+  assert body.op is Ops.TUPLE
+  ret = call.replace(src=(UOp.maketuple(*[s.src[0] if is_window(s) else s for s in body.src]),)+tuple(argument(a, False) for a in call.src[1:]))
+  if not any(is_window(s) for s in body.src): return ret
+  return UOp.maketuple(*[place(ret.gettuple(i), s.windows, s.shape) if is_window(s) else ret.gettuple(i) for i,s in enumerate(body.src)])
+
+def window_call(root:UOp) -> UOp|None:
+  return root.replace(src=root.src[:1]+tuple(argument(x, True) for x in root.src[1:])) if any(is_window(x) for x in root.src[1:]) else None
+
+# ***** lanes *****
+
+def lane_inward(root:UOp) -> UOp|None:
+  """a lane is of what is in memory: a lane of a view is a view of the lane, and a lane of lanes is one of them"""
+  if (i:=root.lane) is None: return None
+  if (x:=root.src[1]).device is None: return on_lane(x, i)
+  if x.op in GroupOp.Movement: return mop_on_lane(x, x.src[0].mselect(i), i)
+  return lanes[i] if x.lane is None and (lanes:=x.lane_srcs) is not None else None
+
+def shrink_lanes(root:UOp, x:UOp) -> UOp|None:
+  """what is cut off after a copy is cut off before it"""
+  if (lanes:=x.lane_srcs) is None: return None
+  return UOp.mstack(*[mop_on_lane(root, s.src[0], i).copy_to_device(s.device) if s.op is Ops.COPY else mop_on_lane(root, s, i).contiguous()
+                      for i,s in enumerate(lanes)])
+
+def copy_lanes(root:UOp, x:UOp) -> UOp|None:
+  if isinstance(root.device, str): return x.mselect(0).copy_to_device(root.device) if isinstance(x.device, tuple) else None
+  if isinstance(x.device, tuple): return None
+  # what no device has to hold is the same on each
+  return sx if (sx:=x.simplify()).device is None else UOp.mstack(*[x.copy_to_device(d) for d in root.device])
+
+# ***** the pass *****
+
+def param_to_window(p:UOp) -> UOp|None:
+  if p.arg.axis is None: return None
+  local = UOp.param(p.arg.slot, p.dtype, p.shard_shape, p.device, p.arg.vmin_vmax, p.arg.multiple_of, p.arg.name, p.arg.addrspace)
+  return place(local, p.windows, p.shape)
+
+has_window = {Ops.PAD}
+symbolic_multi_pm = PatternMatcher([
+  # the form
+  (UPat(Ops.UNSHARD, name="x"), lambda x: place(x.src[0], x.windows, x.shape)),
+  (UPat(Ops.PARAM, name="p"), param_to_window),
+  (UPat(Ops.PAD, src=(UPat(Ops.PAD, name="x"),), allow_any_len=True, name="root"),
+   lambda root,x: place(x.src[0], root.windows, root.shape) if is_window(x) and is_window(root) else None),
+  (UPat(Ops.MSELECT, name="x"), lambda x: x.src[0].mselect(x.arg)),
+  (UPat(Ops.MSTACK, name="x"), lambda x: UOp.mstack(*x.src)),
+  # values
+  (UPat(GroupOp.ALU|{Ops.STACK}, name="root", custom_early_reject=has_window), window_alu),
+  (UPat(Ops.REDUCE, src=(UPat(Ops.PAD, name="x"),), name="root"), window_reduce),
+  (UPat(GroupOp.Movement, src=(UPat(Ops.PAD, name="x"),), allow_any_len=True, name="root"), window_movement),
+  (UPat((Ops.CAST, Ops.BITCAST, Ops.CONTIGUOUS, Ops.DETACH, Ops.CONTIGUOUS_BACKWARD, Ops.AFTER, Ops.ALLREDUCE),
+        src=(UPat(Ops.PAD, name="x"),), allow_any_len=True, name="root"), window_same),
+  (UPat(Ops.INDEX, src=(UPat(Ops.PAD, name="x"),), allow_any_len=True, name="root"), window_index),
+  # communication
+  (UPat(Ops.COPY, src=(UPat(Ops.PAD, name="x"),), name="root"), lambda root,x: gather(x, devices=root.arg) if is_window(x) else None),
+  # stores
+  (UPat(Ops.STORE, src=(UPat(name="dest"), UPat(name="v")), name="root", custom_early_reject=has_window), window_store),
+  (UPat(Ops.AFTER, name="root"), after_through),
+  # calls
+  (UPat(Ops.GETTUPLE, src=(UPat(Ops.TUPLE, name="t"),), name="g"), lambda g,t: t.src[g.arg]),
+  (UPat(Ops.FUNCTION, name="call"), window_function),
+  (UPat(Ops.CALL, name="root", custom_early_reject=has_window), window_call),
+  # lanes
+  (UPat(Ops.WHERE, name="root"), lane_inward),
+  (UPat(Ops.SHRINK, src=(UPat(Ops.INDEX, name="x"),), allow_any_len=True, name="root"), shrink_lanes),
+  (UPat(Ops.COPY, src=(UPat(name="x"),), name="root"), copy_lanes),
+])
+if not getenv("LATE_ALLREDUCE", 1):
+  symbolic_multi_pm = PatternMatcher([(UPat(Ops.ALLREDUCE, src=(UPat.var("buf"),), name="red"), handle_allreduce)])+symbolic_multi_pm

@@ -1,0 +1,161 @@
+"""the window form of sharding: what each device holds of a value, as an Invalid PAD with an offset that depends on the device
+
+A window (axis, offset, size) says that a lane holds [offset, offset+size) of the axis. Outside it the PAD is Invalid: another lane has it, or none.
+An offset may be negative or reach past the axis. This is all that windows are and how they pass through an op; what an op computes is in
+symbolic_multi, what has to be moved in redistribute.
+"""
+from __future__ import annotations
+from typing import Sequence
+from tinygrad.helpers import prod, dedup
+from tinygrad.uop.ops import Ops, UOp, GroupOp, AxisType, ssimplify, sint, shape_to_shape_arg, resolve
+
+Window = tuple[int, UOp, sint]
+Windows = tuple[Window, ...]
+Shape = tuple[sint, ...]
+Box = tuple[tuple[sint, sint], ...]  # (begin, end) by window
+
+# ***** what the lanes hold *****
+
+def by_axis(ws:Sequence[Window]) -> Windows: return tuple(sorted(ws, key=lambda w: w[0]))
+
+def is_window(x:UOp) -> bool: return x.op is Ops.PAD and x.is_window
+
+def place(local:UOp, ws:Windows, shape:Shape) -> UOp:
+  """the value of this shape of which each lane has local at its windows"""
+  if not ws: return local
+  offs = {ax:off for ax,off,_ in ws}
+  return UOp(Ops.PAD, src=(local, shape_to_shape_arg(tuple(offs.get(a, 0) for a in range(len(shape)))), shape_to_shape_arg(shape)))
+
+def place_blocks(local:UOp, axes:tuple[int, ...], rngs:tuple[UOp, ...]) -> UOp:
+  """the value of which each lane has one of equal blocks: on each axis the block of the number that its range is"""
+  ws = tuple((ax, (rng*local.shape[ax]).simplify(), local.shape[ax]) for ax,rng in zip(axes, rngs))
+  count = {ax:int(rng.vmax)+1 for ax,rng in zip(axes, rngs)}
+  return place(local, by_axis(ws), tuple(s*count.get(a, 1) for a,s in enumerate(local.shape)))
+
+def plain(w:Window, total:sint) -> bool:
+  """equal blocks in the order of a range, that cover the axis"""
+  _, off, size = w
+  rng = next(iter(off.ranges))
+  return ssimplify(size*(int(rng.vmax)+1)) == total and off is (rng*size).simplify()
+
+def plain_axis(x:UOp) -> int|None:
+  """the axis on which x is sharded in plain blocks, and on no other. None for what is whole on each device or sharded in another way"""
+  return ws[0][0] if len(ws:=x.windows) == 1 and plain(ws[0], x.shape[ws[0][0]]) else None
+
+def lanes_of(ws:Windows) -> int: return max(int(r.vmax)+1 for _,off,_ in ws for r in off.ranges)
+
+def offsets(off:UOp, n:int) -> tuple[sint, ...]:
+  """an offset on each of n lanes"""
+  return tuple(ssimplify(off.substitute({r:r.const_like(i) for r in off.ranges})) for i in range(n))
+
+def boxes(ws:Windows, shape:Shape, n:int|None=None) -> list[Box]:
+  """what each lane holds, cut to the shape"""
+  def cut(o:sint, size:sint, total:sint) -> tuple[sint, sint]:
+    return (max(o, 0), min(o+size, total)) if isinstance(o, int) and isinstance(size, int) and isinstance(total, int) else (o, o+size)
+  if n is None: n = lanes_of(ws) if ws else 1
+  offs = [offsets(off, n) for _,off,_ in ws]
+  return [tuple(cut(o[i], size, shape[ax]) for o,(ax,_,size) in zip(offs, ws)) for i in range(n)]
+
+def empty(box:Box) -> bool: return any(resolve(e <= b, False) for b,e in box)
+
+def clipped(ws:Windows, shape:Shape) -> Windows:
+  """the windows that reach past the value on some lane"""
+  return tuple(w for w in ws if isinstance(w[2], int) and isinstance(shape[w[0]], int) and (w[1].vmin < 0 or w[1].vmax+w[2] > shape[w[0]]))
+
+def covers(ws:Windows, shape:Shape) -> bool:
+  """do the lanes together hold the whole value?"""
+  rngs = [tuple(off.ranges) for _,off,_ in ws]
+  if all(len(r) == 1 and plain(w, shape[w[0]]) for r,w in zip(rngs, ws)) and len(dedup(rngs)) == len(rngs): return True
+  if not all(isinstance(shape[ax], int) and isinstance(size, int) for ax,_,size in ws): return True
+  found = dedup([b for b in boxes(ws, shape) if not empty(b)])
+  grid = [sorted(dedup([b[i] for b in found])) for i in range(len(ws))]
+  # every axis without a gap, and every cell of the grid on some lane
+  def whole(g:list, total:sint) -> bool: return g[0][0] == 0 and g[-1][1] == total and all(x[1] >= y[0] for x,y in zip(g, g[1:]))
+  return len(found) > 0 and len(found) == prod(len(g) for g in grid) and all(whole(g, shape[w[0]]) for w,g in zip(ws, grid))
+
+# ***** windows through an op: None where its srcs have to be gathered *****
+
+def through_reshape(ws:Windows, old:Shape, new:Shape) -> Windows|None:
+  # an axis is known by how many elements are before it, what follows it scales offset and size
+  before:list[sint] = [1]
+  for s in new: before.append(ssimplify(before[-1]*s))
+  ret:list[Window] = []
+  for ax,off,size in ws:
+    if (target:=ssimplify(prod(old[:ax]))) not in before: return None
+    if (j:=len(before) - before[::-1].index(target) - 1) == len(new):
+      # trailing axes of length 1
+      if old[ax] != 1 or not new or new[-1] != 1: return None
+      j -= 1
+    if resolve(new[j] != old[ax]):
+      a, b = ssimplify(prod(old[ax+1:])), ssimplify(prod(new[j+1:]))
+      if resolve(size*a % b != 0) or resolve(off*a % b != 0): return None
+      off, size = ((off*a)//b).simplify(), ssimplify(size*a//b)
+    ret.append((j, off, size))
+  return by_axis(ret) if len({w[0] for w in ret}) == len(ret) else None
+
+def through_shrink(ws:Windows, marg:tuple[tuple[sint, sint], ...]) -> Windows:
+  # an offset that depends on the device asks for the lane's own part, which is no window of the result
+  moved:list[Window] = []
+  for ax,off,size in ws:
+    if isinstance(s:=marg[ax][0], int): moved.append((ax, (off-s).simplify() if s else off, size))
+    elif not s.ranges: moved.append((ax, (off-s).simplify(), size))
+  return tuple(moved)
+
+def through_pad(u:UOp, ws:Windows, shape:Shape) -> Windows|None:
+  if u.is_window: return by_axis(ws + tuple((ax, o, s) for ax,((o,_),s) in enumerate(zip(u.marg, shape)) if isinstance(o, UOp) and o.ranges))
+  changed = [ax for ax,_,_ in ws if u.marg[ax] != (0, shape[ax])]
+  # no lane has the fill
+  if changed and u.arg is not None: return None
+  return tuple((ax, (off+u.marg[ax][0]).simplify() if ax in changed else off, size) for ax,off,size in ws)
+
+def through_bitcast(u:UOp, ws:Windows, shape:Shape) -> Windows|None:
+  old, new, last = u.src[0].dtype.itemsize, u.dtype.itemsize, len(shape)-1
+  if old == new: return ws
+  if any(ax == last and (resolve((off*old % new).ne(0)) or resolve(size*old % new != 0)) for ax,off,size in ws): return None
+  return tuple((ax, (off*old//new).simplify(), ssimplify(size*old//new)) if ax == last else (ax, off, size) for ax,off,size in ws)
+
+def meet(srcs:list[UOp], shape:Shape) -> Windows:
+  """the windows in which an op on these srcs, broadcast to the shape, is computed"""
+  def aligned(x:UOp) -> Windows:
+    # a src may hold nothing of an axis along which it is broadcast
+    shift = len(shape)-len(x.shape)
+    return tuple((ax+shift, off, size) for ax,off,size in x.windows if x.shape[ax] == shape[ax+shift])
+  if not (cands:=[x for x in srcs if x.windows]): return ()
+  found = dedup([aligned(x) for x in cands])
+  if len(found) > 1:
+    # nothing has to move where the devices' pieces meet
+    union = by_axis(dedup([w for ws in found for w in ws]))
+    if len({w[0] for w in union}) == len(union) and covers(union, shape): return union
+    # the largest value stays where it is, if that is on every lane
+    spread = [x for x in reversed(cands) if not any(empty(b) for b in boxes(x.windows, x.shape))]
+    found = [aligned(max(spread, key=lambda x: int(x.max_numel())))] if spread else [()]
+  return found[0] if covers(found[0], shape) else ()
+
+def windows(u:UOp) -> Windows|None:
+  """the windows of an op's result where it has a local form, () if every lane has all of it, None if its srcs have to be gathered first"""
+  match u.op:
+    case Ops.UNSHARD: return place_blocks(u.src[0], u.arg, u.src[1:]).windows
+    case Ops.PARAM:
+      if u.arg.axis is None: return ()
+      n = len(u.arg.device)
+      return ((ax:=u.arg.axis, (UOp.range(n, -1, AxisType.DEVICE)*(size:=ssimplify(u.shape[ax]//n))).simplify(), size),)
+    case Ops.GETTUPLE:
+      t = u.src[0].src[0] if u.src[0].op is Ops.FUNCTION else u.src[0]
+      return t.src[u.arg].windows if t.op is Ops.TUPLE else ()
+    case Ops.STACK: return tuple((ax+1, off, size) for ax,off,size in meet(list(u.src), u.shape[1:])) if any(s.windows for s in u.src) else ()
+    case Ops.COPY | Ops.STORE | Ops.TUPLE | Ops.FUNCTION | Ops.CALL | Ops.SINK | Ops.INDEX | Ops.RANGE | Ops.MSELECT: return ()
+  if u.op in GroupOp.ALU: return meet(list(u.src), u.shape) if any(s.windows for s in u.src) else ()
+  ws = u.src[0].windows if u.src else ()
+  if u.op is Ops.PAD and u.is_window: return through_pad(u, ws, u.src[0].shape)
+  if not ws: return ()
+  shape = u.src[0].shape
+  match u.op:
+    case Ops.REDUCE: return tuple((ax-u.arg[1], off, size) for ax,off,size in ws if ax >= u.arg[1])
+    case Ops.RESHAPE: return through_reshape(ws, shape, u.marg)
+    case Ops.EXPAND: return tuple((ax+len(u.marg), off, size) for ax,off,size in ws)
+    case Ops.PERMUTE: return by_axis([(u.marg.index(ax), off, size) for ax,off,size in ws])
+    case Ops.FLIP: return tuple((ax, (shape[ax]-size-off).simplify() if u.marg[ax] else off, size) for ax,off,size in ws)
+    case Ops.SHRINK: return through_shrink(ws, u.marg)
+    case Ops.PAD: return through_pad(u, ws, shape)
+    case Ops.BITCAST: return through_bitcast(u, ws, shape)
+  return ws
