@@ -133,7 +133,7 @@ def pad_args(g):
   return (i,), (tuple((g.i(-1, 3), g.i(-1, 3)) if g.i(0, 1) else (0, 0) for _ in g.sh(i)), mode, fill)
 op("pad", pad_args, pad_, lambda t,p,m,v: t.pad(p, mode=m, value=v), w=4)
 # a pad with inf that a reduce takes away again
-op("pad_inf_max", lambda g: ((i:=g.v("f"),), (a:=g.axis(i), g.i(0, 2), g.i(1, 2))), lambda x,a,b,e: (tie(x, a, False), x.max(axis=a))[1],
+op("pad_inf_max", lambda g: ((i:=g.v("f"),), (g.axis(i), g.i(0, 2), g.i(1, 2))), lambda x,a,b,e: (tie(x, a, False), x.max(axis=a))[1],
    lambda t,a,b,e: t.pad(tuple((b, e) if d == a else (0, 0) for d in range(t.ndim)), value=-math.inf).max(a))
 
 def span(g, s): return (b:=g.i(0, s-1), g.i(b+1, s))

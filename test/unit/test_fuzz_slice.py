@@ -2,7 +2,7 @@
 import importlib.util, os, pathlib
 import pytest
 
-pytestmark = pytest.mark.skipif(os.getenv("SYMBOLIC_MULTI") != "1", reason="needs SYMBOLIC_MULTI=1")
+pytestmark = [pytest.mark.needs("gradient-window"), pytest.mark.skipif(os.getenv("SYMBOLIC_MULTI") != "1", reason="needs the flag")]
 
 def load():
   spec = importlib.util.spec_from_file_location("fuzz_sharding", pathlib.Path(__file__).parents[1]/"external"/"fuzz_sharding.py")

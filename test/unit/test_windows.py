@@ -5,7 +5,7 @@ import pytest
 from tinygrad import Context, Tensor, TinyJit, UOp, dtypes, nn
 from tinygrad.uop.ops import AxisType, Ops
 
-pytestmark = [pytest.mark.needs("symbolic-multi"), pytest.mark.skipif(os.getenv("SYMBOLIC_MULTI") != "1", reason="needs the flag")]
+pytestmark = [pytest.mark.needs("derived-axis"), pytest.mark.skipif(os.getenv("SYMBOLIC_MULTI") != "1", reason="needs the flag")]
 
 def devices(n): return ("CPU", *[f"CPU:{i}" for i in range(1, n)])
 def rand(*shape, seed=0): return np.asarray(np.random.RandomState(seed).randn(*shape), np.float32)
@@ -233,7 +233,7 @@ class TestGradient(Windows):
         for i in range(4):
           x = place(Tensor(rand(8, 6, seed=i)), 0)
           opt.zero_grad()
-          losses.append(loss:=x.sequential(m).square().mean().backward())
+          losses.append(x.sequential(m).square().mean().backward())
           opt.step()
       return [l.item() for l in losses]
     np.testing.assert_allclose(train(lambda t,ax: t.shard_(devices(4), ax).realize()), train(lambda t,ax: t.realize()), 1e-4)
