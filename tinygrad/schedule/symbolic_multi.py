@@ -1,6 +1,6 @@
 """the local form of every op on windows: one short function an op, and one table that shows the whole pass"""
 from __future__ import annotations
-from tinygrad.helpers import all_same, argsort, getenv, ALLREDUCE_CAST
+from tinygrad.helpers import all_same, argsort, getenv, unwrap, ALLREDUCE_CAST
 from tinygrad.dtype import dtypes, Invalid
 from tinygrad.uop.ops import Ops, UOp, PatternMatcher, UPat, GroupOp, graph_rewrite, resolve, identity_element
 from tinygrad.uop.lane import mop_on_lane, on_lane
@@ -159,16 +159,15 @@ def window_call(root:UOp) -> UOp|None:
 
 def lane_inward(root:UOp) -> UOp|None:
   """a lane is of what is in memory: a lane of a view is a view of the lane, and a lane of lanes is one of them"""
-  if (i:=root.lane) is None: return None
+  i = unwrap(root.lane)
   if (x:=root.src[1]).device is None: return on_lane(x, i)
   if x.op in GroupOp.Movement: return mop_on_lane(x, x.src[0].mselect(i), i)
   return lanes[i] if x.lane is None and (lanes:=x.lane_srcs) is not None else None
 
 def shrink_lanes(root:UOp, x:UOp) -> UOp|None:
   """what is cut off after a copy is cut off before it"""
-  if (lanes:=x.lane_srcs) is None: return None
   return UOp.mstack(*[mop_on_lane(root, s.src[0], i).copy_to_device(s.device) if s.op is Ops.COPY else mop_on_lane(root, s, i).contiguous()
-                      for i,s in enumerate(lanes)])
+                      for i,s in enumerate(unwrap(x.lane_srcs))])
 
 def copy_lanes(root:UOp, x:UOp) -> UOp|None:
   if isinstance(root.device, str): return x.mselect(0).copy_to_device(root.device) if isinstance(x.device, tuple) else None
@@ -209,8 +208,8 @@ symbolic_multi_pm = PatternMatcher([
   (UPat(Ops.FUNCTION, name="call"), window_function),
   (UPat(Ops.CALL, name="root", custom_early_reject=has_window), window_call),
   # lanes
-  (UPat(Ops.WHERE, name="root"), lane_inward),
-  (UPat(Ops.SHRINK, src=(UPat(Ops.INDEX, name="x"),), allow_any_len=True, name="root"), shrink_lanes),
+  (UPat(Ops.WHERE, name="root", tag="lane"), lane_inward),
+  (UPat(Ops.SHRINK, src=(UPat(Ops.INDEX, name="x", tag="lane"),), allow_any_len=True, name="root"), shrink_lanes),
   (UPat(Ops.COPY, src=(UPat(name="x"),), name="root"), copy_lanes),
 ])
 if not getenv("LATE_ALLREDUCE", 1):
