@@ -61,7 +61,8 @@ class TestCounts(unittest.TestCase):
     self.assertEqual(self.count(x[:, 3:9].contiguous())[1:], (0, 0))
   def test_nothing_moves(self):
     x, y = sharded(64, 64), sharded(64, 64)
-                        ("replicate", Tensor.ones(8).clone().shard(devices(2)), 4)):
+    for t in (x+y, x.flip(1)*2, (x.flip(0)*y.flip(0)).flip(0), x.T.contiguous(), x.reshape(8, 8, 64).sum(2), x[:, ::3]+1,
+              x.pad((None, (1, 1)), value=2)):
       self.assertEqual(self.count(t.contiguous())[1:], (0, 0), f"{t.uop.op} {t.shape}")
   def test_cat_of_all_shards_moves_each_once(self):
     for n in (2, 4):

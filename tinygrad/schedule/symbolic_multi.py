@@ -166,8 +166,9 @@ def lane_inward(root:UOp) -> UOp|None:
 
 def shrink_lanes(root:UOp, x:UOp) -> UOp|None:
   """what is cut off after a copy is cut off before it"""
+  if (lanes:=x.lane_srcs) is None: return None
   return UOp.mstack(*[mop_on_lane(root, s.src[0], i).copy_to_device(s.device) if s.op is Ops.COPY else mop_on_lane(root, s, i).contiguous()
-                      for i,s in enumerate(unwrap(x.lane_srcs))])
+                      for i,s in enumerate(lanes)])
 
 def copy_lanes(root:UOp, x:UOp) -> UOp|None:
   if isinstance(root.device, str): return x.mselect(0).copy_to_device(root.device) if isinstance(x.device, tuple) else None
@@ -209,7 +210,7 @@ symbolic_multi_pm = PatternMatcher([
   (UPat(Ops.CALL, name="root", custom_early_reject=has_window), window_call),
   # lanes
   (UPat(Ops.WHERE, name="root", tag="lane"), lane_inward),
-  (UPat(Ops.SHRINK, src=(UPat(Ops.INDEX, name="x", tag="lane"),), allow_any_len=True, name="root"), shrink_lanes),
+  (UPat(Ops.SHRINK, src=(UPat(Ops.INDEX, src=(UPat(Ops.STACK), UPat(Ops.RANGE)), name="x"),), allow_any_len=True, name="root"), shrink_lanes),
   (UPat(Ops.COPY, src=(UPat(name="x"),), name="root"), copy_lanes),
 ])
 if not getenv("LATE_ALLREDUCE", 1):

@@ -34,7 +34,7 @@ def selected(u:UOp) -> int:
 def join(*srcs:UOp) -> UOp:
   if srcs[0].device is None and all(s is srcs[0] for s in srcs): return srcs[0]
   d = UOp.range(len(srcs), -1, AxisType.DEVICE)
-  if all(s.device is not None for s in srcs): return UOp(Ops.INDEX, src=(UOp(Ops.STACK, src=srcs), d), tag="lane")
+  if all(s.device is not None for s in srcs): return UOp(Ops.INDEX, src=(UOp(Ops.STACK, src=srcs), d))
   ret = srcs[-1]
   for i in range(len(srcs)-2, -1, -1): ret = d.eq(i).where(srcs[i], ret)
   return ret
