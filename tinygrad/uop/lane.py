@@ -25,11 +25,11 @@ def select(x:UOp, i:int) -> UOp:
 
 def selected(u:UOp) -> int:
   """the lane that a WHERE selects: what its condition is on each device tells, since rewrites write it in many ways"""
-  cond, d = u.src[0], next(iter(u.src[0].ranges))
-  n = int(d.vmax)+1
-  # as it was built: there is one such UOp
-  if (built:=next((i for i in range(n) if cond is is_on(i, n)), None)) is not None: return built
-  return next(i for i in range(n) if cond.substitute({d:d.const_like(i)}).simplify().val)
+  cond = u.src[0]
+  # as it was built, whatever became of the range
+  if cond.op is Ops.CMPNE and (eq:=cond.src[0]).op is Ops.CMPNE and eq.src[0].op is Ops.RANGE and eq.src[1].op is Ops.CONST: return eq.src[1].val
+  d = next(iter(cond.ranges))
+  return next(i for i in range(int(d.vmax)+1) if cond.substitute({d:d.const_like(i)}).simplify().val)
 
 def join(*srcs:UOp) -> UOp:
   if srcs[0].device is None and all(s is srcs[0] for s in srcs): return srcs[0]
