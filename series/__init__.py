@@ -23,7 +23,7 @@ class Patch:
 def read(folder:Path=PATCHES) -> list[Patch]:
   if not (folder/"series").is_file(): raise Refused(f"{folder}/series is missing: restore it with git checkout, or write it with ./run save")
   found, stage = [], ""
-  for n, line in enumerate((folder/"series").read_text().splitlines(), 1):
+  for n, line in enumerate((folder/"series").read_text(errors="replace").splitlines(), 1):
     if m := re.fullmatch(r"# stage (\S+)", line): stage = m[1]
     elif m := re.fullmatch(r"([\w.+-]+\.patch)(?:\s+# brings (.+))?", line): found.append(Patch(m[1], stage, tuple((m[2] or "").split())))
     elif line.strip() and not line.startswith("#"): raise Refused(f"patches/series:{n}: can't read {line!r}: make it 'NAME.patch  # brings FILE...'")

@@ -31,7 +31,7 @@ def main(cmd:str, args:list[str]) -> int:
     return 2
   _, groups, package = COMMANDS[cmd]
   if cmd == "upstream" and not (args and Path(args[0], "test/unit").is_dir()):  # before much is downloaded
-    raise Refused(f"{args[0] if args else 'no folder'} is not a checkout of tinygrad: ./run upstream takes one with test/unit in it")
+    raise Refused(f"{args[0]} is not a checkout of tinygrad: test/unit isn't in it" if args else "./run upstream takes the folder of a tinygrad checkout")
   if not venv.inside():
     upto(read(), os.environ.get("SERIES_UPTO"))  # a bad series is found before much is downloaded
     venv.make()
@@ -53,6 +53,7 @@ def main(cmd:str, args:list[str]) -> int:
     case "check", []: tree.check()
     case "export", [where]: export.export(Path(where))
     case "build", [where] | [where, _]:
+      if Path(where).is_file(): raise Refused(f"{where} is a file: ./run build writes into a folder")
       apply.write(apply.build((args + [""])[1]), Path(where))
       print(f"{where}/tinygrad is tinygrad {version((args + [''])[1])}: put {where} on PYTHONPATH")
     case _: raise Refused(f"./run {cmd} takes other arguments: {COMMANDS[cmd][0]}")

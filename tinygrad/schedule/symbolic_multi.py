@@ -209,7 +209,7 @@ symbolic_multi_pm = PatternMatcher([
   (UPat(Ops.FUNCTION, name="call"), window_function),
   (UPat(Ops.CALL, name="root", custom_early_reject=has_window), window_call),
   # lanes
-  (UPat(Ops.WHERE, name="root", tag="lane"), lane_inward),
+  (UPat(Ops.WHERE, name="root", arg="lane"), lane_inward),
   (UPat(Ops.SHRINK, src=(UPat(Ops.INDEX, src=(UPat(Ops.STACK), UPat(Ops.RANGE)), name="x"),), allow_any_len=True, name="root"), shrink_lanes),
   (UPat(Ops.COPY, src=(UPat(name="x"),), name="root"), copy_lanes),
 ])

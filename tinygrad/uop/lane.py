@@ -20,8 +20,8 @@ def select(x:UOp, i:int) -> UOp:
   # what has no device is computed where it is used
   if x.device is None: return on_lane(x, i)
   if not isinstance(x.device, tuple) or not 0 <= i < len(x.device): raise RuntimeError(f"there is no lane {i} of {x.shape} on {x.device}")
-  # the tag tells it from a gate that holds on one device alone
-  return UOp(Ops.WHERE, src=(is_on(i, len(x.device)), x, nothing(x.dtype)), tag="lane")
+  # the arg tells it from a gate that holds on one device alone
+  return UOp(Ops.WHERE, src=(is_on(i, len(x.device)), x, nothing(x.dtype)), arg="lane")
 
 def selected(u:UOp) -> int:
   """the lane that a WHERE selects: what its condition is on each device tells, since rewrites write it in many ways"""
