@@ -31,7 +31,7 @@ def main(cmd:str, args:list[str]) -> int:
     return 2
   _, groups, package = COMMANDS[cmd]
   if cmd == "upstream" and not (args and Path(args[0], "test/unit").is_dir()):  # before much is downloaded
-    raise Refused(f"{args[0]} is not a checkout of tinygrad: test/unit isn't in it" if args else "./run upstream takes the folder of a tinygrad checkout")
+    raise Refused(f"{args[0]} is not a checkout of tinygrad: test/unit isn't in it" if args else "./run upstream takes a tinygrad checkout's folder")
   if not venv.inside():
     upto(read(), os.environ.get("SERIES_UPTO"))  # a bad series is found before much is downloaded
     venv.make()
