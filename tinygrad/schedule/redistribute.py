@@ -67,7 +67,8 @@ def assemble(found:list[tuple[Box, UOp]], axes:tuple[int, ...], shape:Shape) -> 
 
 def report(kind:str, x:UOp, frm:Windows, to:Windows, devices:str|tuple[str, ...], elements:int) -> None:
   def show(ws:Windows) -> str: return ", ".join(f"axis {ax} {size} from {off.render()}" for ax,off,size in ws) or "whole"
-  print(f"*** {kind} {x.shape} {x.dtype} from {show(frm)} to {show(to)} on {devices}: {elements*x.dtype.itemsize} bytes on each, what it had included")
+  held = f"{elements*x.dtype.itemsize} bytes on each, what it had included"
+  print(f"*** {kind} {x.shape} {x.dtype} from {show(frm)} to {show(to)} on {devices}: {held}")
 
 def gather(x:UOp, keep:Windows=(), devices:str|tuple[str, ...]|None=None) -> UOp:
   """x with no windows but those to keep, on its own devices or on others"""
