@@ -35,6 +35,14 @@ class TestForm(unittest.TestCase):
       for t,w in ((x.flip(0), a[::-1]), (x.sum(0), a.sum(0)), (x+x.flip(0), a+a[::-1]), (x.T @ x, a.T @ a), (x[2:4]+1, a[2:4]+1)):
         np.testing.assert_allclose(t.numpy(), w, 1e-5, 1e-5)
 
+@pytest.mark.patch("unshard-is-window")
+class TestProducers(unittest.TestCase):
+  def test_no_old_op_is_built(self):
+    x = sharded(8, 4, axis=1, n=2)
+    for t in (x, x+1, x.rand_like(), x.empty_like(), x.contiguous()):
+      self.assertFalse({Ops.UNSHARD, Ops.MSELECT, Ops.MSTACK} & {u.op for u in t.uop.toposort()})
+    self.assertEqual([t.uop.op for t in (x, x.empty_like())], [Ops.PAD]*2)
+
 @pytest.mark.needs("derived-axis")
 class TestCounts(unittest.TestCase):
   def count(self, *outs):
@@ -68,6 +76,13 @@ class TestCounts(unittest.TestCase):
     for n in (2, 4):
       x = sharded(16*n, 8, n=n)
       self.assertEqual(self.count(Tensor.cat(*[x[i*16:(i+1)*16] for i in range(n)]).contiguous())[1:], (n*(n-1), n*(n-1)*16*8*4))
+  @pytest.mark.patch("gradient-window")
+  def test_gradient_of_the_own_part(self):
+    # whole on each device, used sharded: the gradient is sharded, and moves only where it's needed whole
+    x, w = Tensor.empty(64, 64).shard(devices(4)).realize(), sharded(64, 64)
+    g = (x.shard(devices(4), 0)*w).sum().gradient(x)[0]
+    self.assertEqual(self.count((g*w).contiguous())[1:], (0, 0))
+    self.assertEqual(self.count(g.shard(devices(4)).contiguous())[1:], (12, 12*16*64*4))
   def test_precompiled_function(self):
     from tinygrad import function
     @function(precompile=True)

@@ -269,13 +269,7 @@ class TestAxis(unittest.TestCase):
                    (x.flip(0), None), (x[1:6], None), (x.pad(((1, 1), None)), None), (x.reshape(6, 16), None), (x.to("CPU"), None)):
       self.assertEqual(t.uop.axis, axis, f"{t.uop.op} {t.shape}")
 
-@pytest.mark.patch("unshard-is-window")
-class TestForm(unittest.TestCase):
-  def test_no_old_op_is_built(self):
-    x = Tensor.empty(8, 4).shard(devices(2), 1)
-    for t in (x, x.rand_like(), x.empty_like(), x.contiguous()):
-      self.assertFalse({Ops.UNSHARD, Ops.MSELECT, Ops.MSTACK} & {u.op for u in t.uop.toposort()})
-    self.assertEqual([x.uop.op, x.empty_like().uop.op], [Ops.PAD]*2)
+class TestRealized(unittest.TestCase):
   def test_realized_shards(self):
     x = Tensor(rand(8, 3)).shard(devices(4), 0).realize()
     self.assertTrue(x.uop.is_window and x.uop.is_realized and x.uop.has_buffer_identity())

@@ -137,6 +137,10 @@ pm_write_window = PatternMatcher([
   (UPat(Ops.SINK, name="root"), sink_through),
 ])
 
+def write_window(sink:UOp) -> PatternMatcher|None:
+  """the pass for writes, if any goes through such a view"""
+  return pm_write_window if any(u.op in {Ops.STORE, Ops.AFTER} and is_lost(u.src[0]) for u in sink.toposort()) else None
+
 # ***** calls *****
 
 def argument(x:UOp, kernel:bool) -> UOp:
@@ -146,7 +150,7 @@ def argument(x:UOp, kernel:bool) -> UOp:
 
 def window_function(call:UOp) -> UOp|None:
   if call.arg.precompile: return None
-  body = graph_rewrite(call.src[0], symbolic_multi_pm, bpm=pm_write_window, name="subcall")
+  body = graph_rewrite(call.src[0], symbolic_multi_pm, bpm=write_window(call.src[0]), name="subcall")
   assert body.op is Ops.TUPLE
   ret = call.replace(src=(UOp.maketuple(*[s.src[0] if is_window(s) else s for s in body.src]),)+tuple(argument(a, False) for a in call.src[1:]))
   if not any(is_window(s) for s in body.src): return ret

@@ -1,0 +1,41 @@
+import sys, unittest
+from unittest.mock import patch
+import pytest
+from tinygrad.uop.ops import Ops, UOp
+
+def called(fxn) -> int:
+  """how many Python functions fxn calls"""
+  n = 0
+  def count(frame, event, arg):
+    nonlocal n
+    n += event == "call"
+  sys.setprofile(count)
+  try: fxn()
+  finally: sys.setprofile(None)
+  return n-1
+
+class TestDerivedProperty(unittest.TestCase):
+  @pytest.mark.patch("derived-property")
+  def test_known_value_costs_no_call(self):
+    x = UOp.variable("a", 0, 9)+UOp.range(5, 0)
+    for name in ("_shape", "_ranges", "device", "addrspace", "key"):
+      want = getattr(x, name)
+      self.assertEqual(called(lambda: getattr(x, name)), 0, name)
+      self.assertIs(getattr(x, name), want)
+
+  @pytest.mark.patch("derived-property")
+  def test_new_uop_asks_its_srcs(self):
+    x = UOp.variable("a", 0, 9)*UOp.range(5, 0)
+    self.assertEqual(len(x._ranges), 1)
+    with patch.object(UOp, "toposort", side_effect=AssertionError("searched")): self.assertEqual((x+3)._ranges, x._ranges)
+
+  def test_deep_graph(self):
+    x = UOp.variable("a", 0, 9)
+    for _ in range(sys.getrecursionlimit()*3): x = UOp(Ops.NEG, src=(x,))
+    self.assertEqual(len(x._ranges), 0)
+    # in the middle it's known
+    y = x
+    for _ in range(sys.getrecursionlimit()): y = UOp(Ops.NEG, src=(y,))
+    self.assertEqual(len(y._ranges), 0)
+
+if __name__ == "__main__": unittest.main()
