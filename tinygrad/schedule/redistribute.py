@@ -1,5 +1,6 @@
 """moves the parts of a value between devices until every lane has what it needs. it knows windows and no op, and nothing else communicates"""
 from __future__ import annotations
+import functools
 from tinygrad.helpers import DEBUG, dedup
 from tinygrad.dtype import Invalid, strong_dtype
 from tinygrad.uop.ops import Ops, UOp, sint, identity_element, AxisType
@@ -105,3 +106,18 @@ def allreduce(x:UOp, local:UOp, reduced:Windows, kept:Windows, op:Ops) -> UOp:
   ret = terms[0]
   for t in terms[1:]: ret = ret.alu(op, t)
   return ret
+
+def allreduce_into(to:UOp, x:UOp, op:Ops) -> UOp:
+  """the lanes of x reduced, in each lane of to: a device reduces a chunk from copies of the others' and copies what comes out to them, so that it
+  receives 2*(n-1)/n of the size, the least that there is (Patarasuk and Yuan, Bandwidth optimal all-reduce algorithms, 2009)"""
+  n, numel, x = len(x.device), int(x.max_numel()), x.flatten()
+  # chunks of whole vectors
+  step = -(-numel // (32*n))*32 if numel >= 32*n else -(-numel // n)
+  chunks = [(i*step, min((i+1)*step, numel)) for i in range(n) if i*step < numel]
+  def part(u:UOp, i:int) -> UOp: return cut(u, Ops.SHRINK, {0:(chunks[i][0], chunks[i][1]-chunks[i][0])})
+  lanes, own = [to.flatten().mselect(i) for i in range(n)], list[UOp]()
+  for i in range(len(chunks)):
+    terms = [part(x.mselect(j), i) for j in range(n)]
+    terms = [t if j == i else t.copy_to_device(x.device[i]) for j,t in enumerate(terms)]
+    own.append(lanes[i].after(part(lanes[i], i).store(functools.reduce(lambda a,b: a.alu(op, b), terms))))
+  return to.after(*[part(lanes[j], i).store(part(own[i], i).copy_to_device(x.device[j])) for k in range(1, n) for i in range(len(chunks)) for j in [(i+k) % n]])

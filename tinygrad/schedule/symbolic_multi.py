@@ -1,10 +1,12 @@
 """the local form of every op on windows: one short function an op, and one table that shows the whole pass"""
 from __future__ import annotations
+from typing import Iterator
 from tinygrad.helpers import all_same, argsort, getenv, unwrap, ALLREDUCE_CAST
 from tinygrad.dtype import dtypes, Invalid
-from tinygrad.uop.ops import Ops, UOp, PatternMatcher, UPat, GroupOp, graph_rewrite, resolve, identity_element
+from tinygrad.uop.ops import AxisType, Ops, UOp, PatternMatcher, UPat, GroupOp, graph_rewrite, resolve, identity_element
 from tinygrad.uop.lane import mop_on_lane, on_lane
 from tinygrad.schedule.allreduce import handle_allreduce
+from tinygrad.schedule.slice_copy import slice_of
 from tinygrad.schedule.window import Windows, is_window, place, plain, plain_axis, windows
 from tinygrad.schedule.redistribute import allreduce, cut, gather, mask, own_view, redistribute
 
@@ -180,6 +182,37 @@ def copy_lanes(root:UOp, x:UOp) -> UOp|None:
   # what no device has to hold is the same on each
   return sx if (sx:=x.simplify()).device is None else UOp.mstack(*[x.copy_to_device(d) for d in root.device])
 
+def lane_view(x:UOp, i:int) -> UOp: return mop_on_lane(x, lane_view(x.src[0], i), i) if x.op in GroupOp.Movement else x.mselect(i)
+
+def pieces(dest:UOp, v:UOp) -> Iterator[tuple[UOp, UOp]]:
+  """(place in dest, value) for all that v is put together of"""
+  if v.op is Ops.RESHAPE: yield from pieces(dest.reshape(v.src[0].shape), v.src[0])
+  elif v.op is Ops.PERMUTE: yield from pieces(dest.permute(argsort(v.marg)), v.src[0])
+  elif v.op is Ops.STACK:
+    for i,s in enumerate(v.src): yield from pieces(dest[i], s)
+  else: yield dest, v
+
+def store_pieces(dest:UOp, v:UOp) -> UOp|None:
+  """what comes from other devices lands where it's needed, if that is one piece of memory"""
+  if not isinstance(dest.device, tuple) or not dest.has_buffer_identity() or dest.base in v.backward_slice: return None
+  flat, stores, own = dest.flatten(), list[UOp](), dict[UOp, dict[int, int]]()
+  for place,x in pieces(dest, v):
+    if x.lane is not None or (lanes:=x.lane_srcs) is None or (found:=slice_of(place)) is None: return None
+    for i,s in enumerate(lanes):
+      # a lane's own part
+      src = s.src[0] if s.op is Ops.COPY and s.src[0].device == s.device else s
+      while src.op is Ops.RESHAPE: src = src.src[0]
+      if src.lane == i: own.setdefault(src.src[1].flatten(), {})[i] = found[1]
+      else: stores.append(cut(lane_view(flat, i), Ops.SHRINK, {0:(found[1], int(x.max_numel()))}).store(s.flatten()))
+  if not stores: return None
+  d = UOp.range(len(dest.device), -1, AxisType.DEVICE)
+  for x,at in own.items():
+    # in one go where the places are as far apart as the lanes
+    if len(at) == len(dest.device) and all(at[i]-at[0] == i*(at[1]-at[0]) for i in at):
+      stores.append(flat._mop(Ops.SHRINK, ((at[0]+d*(at[1]-at[0]), x.shape[0]),)).store(x))
+    else: stores += [cut(lane_view(flat, i), Ops.SHRINK, {0:(o, x.shape[0])}).store(x.mselect(i)) for i,o in at.items()]
+  return dest.after(*stores)
+
 # ***** the pass *****
 
 def param_to_window(p:UOp) -> UOp|None:
@@ -207,6 +240,7 @@ symbolic_multi_pm = PatternMatcher([
   (UPat(Ops.COPY, src=(UPat(Ops.PAD, name="x"),), name="root"), lambda root,x: gather(x, devices=root.arg) if is_window(x) else None),
   # stores
   (UPat(Ops.STORE, src=(UPat(name="dest"), UPat(name="v")), name="root", custom_early_reject=has_window), window_store),
+  (UPat(Ops.AFTER, src=(UPat.var("dest"), UPat(Ops.STORE, src=(UPat.var("dest"), UPat.var("v"))))), store_pieces),
   (UPat(Ops.AFTER, name="root"), after_through),
   # calls
   (UPat(Ops.GETTUPLE, src=(UPat(Ops.TUPLE, name="t"),), name="g"), lambda g,t: t.src[g.arg]),

@@ -1,0 +1,39 @@
+"""a copy between devices moves a contiguous piece of memory: a slice of a buffer is one already, so it needs no kernel to cut it out or put it in"""
+from __future__ import annotations
+from tinygrad.helpers import prod
+from tinygrad.uop.ops import Ops, UOp, shape_to_shape_arg
+
+# no views of buffers, or no memory
+NO_SLICE = ("WEBGPU", "CL", "DISK", "TINYFS")
+
+def slice_of(x:UOp) -> tuple[UOp, int]|None:
+  """(buffer, offset in it) of which x is one piece, the same whatever runs"""
+  at = 0
+  while x.op in {Ops.RESHAPE, Ops.SHRINK}:
+    if x.op is Ops.SHRINK:
+      shape = x.src[0].shape
+      if not all(isinstance(s, int) for m in (*x.marg, shape) for s in m): return None
+      cut = [a for a,(s,size) in enumerate(zip(shape, x.shape)) if s != size]
+      # before the last axis that is cut no more than one element of each
+      if cut and any(s != 1 for s in x.shape[:cut[-1]]): return None
+      at += sum(o*prod(shape[a+1:]) for a,(o,_) in enumerate(x.marg))
+    x = x.src[0]
+  return (x, at) if x.lane is not None or x.has_buffer_identity(after_ok=True) else None
+
+def is_slice(x:UOp) -> bool: return isinstance(x.device, str) and not x.device.startswith(NO_SLICE) and slice_of(x) is not None
+
+def offset(idx:UOp, r:UOp|None) -> int|None:
+  if idx is r: return 0
+  o = idx if r is None else (idx-r).simplify()
+  return o.val if o.op is Ops.CONST else None
+
+def copy_slice(call:UOp, dst:UOp, di:UOp, src:UOp, si:UOp, r:UOp|None=None) -> UOp|None:
+  """dst[r+a] = src[r+b] as a copy of slices"""
+  if dst.device == src.device or (r is not None and r.src[0].op is not Ops.CONST): return None
+  n = 1 if r is None else r.src[0].val
+  if (a:=offset(di, r)) is None or (b:=offset(si, r)) is None: return None
+  def piece(p:UOp, off:int) -> UOp:
+    arg = call.src[1+p.arg.slot]
+    return arg if off == 0 and n == p.max_numel() else arg._mop(Ops.SHRINK, ((off, n),))
+  copy = UOp(Ops.COPY, src=(src if n == src.max_numel() else src.replace(src=(shape_to_shape_arg((n,)),)),), arg=dst.device)
+  return call.replace(src=(copy, piece(dst, a), piece(src, b)))
