@@ -78,10 +78,11 @@ class TestCounts(unittest.TestCase):
       self.assertEqual(self.count(Tensor.cat(*[x[i*16:(i+1)*16] for i in range(n)]).contiguous())[1:], (n*(n-1), n*(n-1)*16*8*4))
   @pytest.mark.patch("gradient-window")
   def test_gradient_of_the_own_part(self):
-    # whole on each device and used sharded: each has its part of the gradient, which moves once
+    # whole on each device and used sharded: each has its part of the gradient, which moves where it's needed whole
     x, w = Tensor.empty(64, 64).shard(devices(4)).realize(), sharded(64, 64)
     g = (x.shard(devices(4), 0)*w).sum().gradient(x)[0]
-    self.assertEqual(self.count(g.contiguous())[1:], (12, 12*16*64*4))
+    self.assertEqual(self.count((g*w).contiguous())[1:], (0, 0))
+    self.assertEqual(self.count(g.shard(devices(4)).contiguous())[1:], (12, 12*16*64*4))
   def test_precompiled_function(self):
     from tinygrad import function
     @function(precompile=True)

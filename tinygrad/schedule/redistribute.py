@@ -1,10 +1,13 @@
 """moves the parts of a value between devices until every lane has what it needs. it knows windows and no op, and nothing else communicates"""
 from __future__ import annotations
-import functools
-from tinygrad.helpers import DEBUG, dedup
+import functools, itertools
+from typing import Iterable, Sequence
+from tinygrad.helpers import DEBUG, dedup, prod
 from tinygrad.dtype import Invalid, strong_dtype
-from tinygrad.uop.ops import Ops, UOp, sint, identity_element, AxisType
-from tinygrad.schedule.window import Box, Shape, Windows, boxes, clipped, empty, lanes_of, offsets, place
+from tinygrad.uop.ops import GroupOp, Ops, UOp, sint, identity_element, AxisType
+from tinygrad.uop.lane import mop_on_lane
+from tinygrad.schedule.slice_copy import slice_of
+from tinygrad.schedule.window import Box, Shape, Windows, boxes, clipped, empty, lanes_of, offsets, place, plain, through_reshape
 
 def cut(x:UOp, op:Ops, arg:dict[int, tuple[sint, sint]], fill=None) -> UOp:
   """SHRINK or PAD of some axes, if there is anything to it"""
@@ -83,11 +86,207 @@ def gather(x:UOp, keep:Windows=(), devices:str|tuple[str, ...]|None=None) -> UOp
   if DEBUG >= 2: report("gather", x, gone, keep, devices, sum(int(p.max_numel()) for _,p in found))
   return place(assemble(found, tuple(ax for ax,_,_ in gone), shape).cast(x.dtype), keep, x.shape)
 
+def lane_view(x:UOp, i:int) -> UOp: return mop_on_lane(x, lane_view(x.src[0], i), i) if x.op in GroupOp.Movement else x.mselect(i)
+
+# ***** window to window *****
+
+Piece = tuple[Box, int, tuple[int, ...]]  # (its place in what a lane is to have, the lane that has it, where it is there)
+
+def plan(held:list[Box], wanted:list[Box], at:list[tuple[int, ...]], same:list[Box]) -> list[list[Piece]]|None:
+  """for each lane the pieces of what it wants, from itself where it can, else from the lane before it that's nearest, each once: the intersections
+  of what the lanes hold and want. at: where a lane's place 0 is"""
+  ret:list[list[Piece]] = []
+  for j,want in enumerate(wanted):
+    found:dict[int, list[Box]] = {}
+    others = [i for i in sorted(range(len(held)), key=lambda i: (j-i) % len(held)) if same[i] == same[j] and not empty(held[i])]
+    edges = [sorted({b, e, *(x for i in others for x in held[i][a] if b < x < e)}) for a,(b,e) in enumerate(want)]
+    for cell in itertools.product(*[itertools.pairwise(e) for e in edges]):
+      if (i:=next((i for i in others if all(hb <= b and e <= he for (b,e),(hb,he) in zip(cell, held[i]))), None)) is not None:
+        found.setdefault(i, []).append(cell)
+    mine:list[Piece] = []
+    for i,cells in found.items():
+      # one piece where the cells are one box
+      box = tuple((min(c[a][0] for c in cells), max(c[a][1] for c in cells)) for a in range(len(want)))
+      if prod(e-b for b,e in box) == sum(prod(e-b for b,e in c) for c in cells): cells = [box]
+      mine += [(tuple((b-o, e-o) for (b,e),o in zip(c, at[j])), i, tuple(b for b,_ in c)) for c in cells]
+    ret.append(mine)
+  return ret
+
+def by_lane(vals:Sequence[int], d:UOp) -> sint:
+  """a number that a lane has, as math over the lane's number"""
+  step = vals[1]-vals[0]
+  if all(v == vals[0]+i*step for i,v in enumerate(vals)): return (d*step+vals[0]).simplify() if step else vals[0]
+  ret:UOp = d.const_like(vals[-1])
+  for i in range(len(vals)-2, -1, -1): ret = d.eq(i).where(d.const_like(vals[i]), ret)
+  return ret
+
+def on(lanes:Iterable[int], d:UOp) -> UOp: return UOp.const(False).usum(*[d.eq(i) for i in sorted(lanes)])
+
+def split(x:UOp, ax:int, n:int) -> UOp:
+  """n parts of an axis, in front"""
+  x = x.reshape(x.shape[:ax]+(n, x.shape[ax]//n)+x.shape[ax+1:])
+  return x.permute((ax,)+tuple(a for a in range(len(x.shape)) if a != ax))
+
+def all_to_all(devices:tuple[str, ...], local:UOp, slots:dict, axes:tuple[int, ...], shape:Shape) -> UOp|None:
+  """where lane j gets part j of every lane, in the lanes' order: what comes lands in one buffer, next to what the lane had"""
+  n, by_source = len(devices), {next(iter(gets.values()))[0]:(box, gets) for box,gets in slots.items()}
+  if len(axes) != 2 or len(slots) != n or len(by_source) != n or any(len(gets) != n for _,gets in by_source.values()): return None
+  size = tuple(e-b for b,e in by_source[0][0])
+  # the axis that is put together, and the one that is cut
+  for to, frm in ((0, 1), (1, 0)):
+    if all(box[to] == (i*size[to], (i+1)*size[to]) and box[frm] == (0, size[frm]) and
+           all(src == i and at[frm] == j*size[frm] and at[to] == 0 for j,(src,at) in gets.items()) for i,(box,gets) in by_source.items()): break
+  else: return None
+  to, frm = axes[to], axes[frm]
+  if local.shape[frm] != n*shape[frm] or shape[to] != n*local.shape[to]: return None
+  parts, each = split(local, frm, n), prod(local.shape)//n
+  if slice_of(parts) is None: parts = parts.contiguous()
+  d = UOp.range(n, -1, AxisType.DEVICE)
+  landed = UOp.empty(n*each, dtype=local.dtype, device=devices)
+  had, has = [[lane_view(u.flatten(), i) for i in range(n)] for u in (parts, landed)]
+  def nth(u:UOp, i:int) -> UOp: return cut(u, Ops.SHRINK, {0:(i*each, each)})
+  landed = landed.after(*[nth(has[j], i).store(nth(had[i], j).copy_to_device(devices[j])) for k in range(1, n) for i in range(n) for j in [(i+k) % n]])
+  landed = landed.reshape(parts.shape)
+  own = cut(UOp.const(True).expand((1,)+parts.shape[1:]), Ops.PAD, {0:(d, n)}, False)
+  ret = own.where(parts, landed)
+  return ret.permute(tuple(range(1, to+1))+(0,)+tuple(range(to+1, len(ret.shape)))).reshape(shape)
+
+def exchange(x:UOp, keep:Windows, gone:Windows, new:Windows) -> UOp|None:
+  """what a lane has of x at the windows keep and new, where it has it at keep and gone: every lane gets what it lacks, and nothing else"""
+  n, local = len(x.device), x.src[0].cast(strong_dtype(x.dtype))
+  axes = tuple(sorted({w[0] for w in gone+new}))
+  if not all(isinstance(s, int) for s in (*x.shape, *local.shape, *(w[2] for w in new))): return None
+  def full(ws:Windows, clip:bool) -> list[Box]:
+    bs = [dict(zip([w[0] for w in ws], b)) for b in (boxes(ws, x.shape, n) if clip else [tuple((o, o+size) for o,(_,_,size) in zip(os, ws))
+                                                     for os in zip(*[offsets(off, n) for _,off,_ in ws])])] if ws else [{} for _ in range(n)]
+    return [tuple(b.get(a, (0, x.shape[a])) for a in axes) for b in bs]
+  held, begin = full(gone, True), [tuple(b for b,_ in box) for box in full(gone, False)]
+  at = [tuple(b for b,_ in box) for box in full(new, False)]
+  if any(not isinstance(o, int) for os in begin+at for o in os): return None
+  todo = plan(held, full(new, True), at, boxes(keep, x.shape, n) if keep else [()]*n)
+  # a slot: a place in what every lane is to have, and the lane from which, and the place there, a lane gets it
+  slots:dict[Box, dict[int, tuple[int, tuple[int, ...]]]] = {}
+  for j,mine in enumerate(todo):
+    for box,i,src in mine: slots.setdefault(box, {})[j] = (i, tuple(s-o for s,o in zip(src, begin[i])))
+  def piece(u:UOp, src:tuple[sint, ...], box:Box) -> UOp:
+    return cut(u, Ops.SHRINK, {a:(o, e-b) for a,o,(b,e) in zip(axes, src, box)})
+  shape = tuple(next((w[2] for w in new if w[0] == a), x.shape[a] if a in axes else s) for a,s in enumerate(local.shape))
+  if DEBUG >= 2:
+    moved = max(sum(prod(e-b for b,e in box) for box,i,_ in mine if i != j) for j,mine in enumerate(todo))
+    report("exchange", x, gone, new, x.device, moved*prod(s for a,s in enumerate(local.shape) if a not in axes))
+  if (ret:=all_to_all(x.device, local, slots, axes, shape)) is not None: return ret.cast(x.dtype)
+  sent = dedup([(src, tuple(e-b for b,e in box)) for box,gets in slots.items() for j,(i,src) in gets.items() if i != j])
+  # what isn't one piece of memory is packed before it's copied, in one kernel for all pieces of a size
+  packed:dict[tuple, UOp] = {}
+  loose = [k for k in sent if slice_of(piece(lane_view(local, 0), k[0], tuple((0, s) for s in k[1]))) is None]
+  for size in dedup([size for _,size in loose]):
+    alike = [k for k in loose if k[1] == size]
+    box = tuple((0, s) for s in size)
+    pack = UOp(Ops.STACK, src=tuple(piece(local, src, box) for src,_ in alike)).contiguous()
+    packed.update({k:pack[i] for i,k in enumerate(alike)})
+  d = UOp.range(n, -1, AxisType.DEVICE)
+  landed:dict[tuple[int, tuple[sint, ...]], UOp] = {}
+  parts:list[tuple[Box, Iterable[int], UOp]] = []
+  for box,gets in sorted(slots.items()):
+    size = tuple(e-b for b,e in box)
+    mine = {j:src for j,(i,src) in gets.items() if i == j}
+    # one place on all lanes that have one: what the others read there is nothing
+    v = own = None
+    if mine:
+      starts = []
+      for a in range(len(axes)):
+        step = next(iter(mine.values()))[a]
+        starts.append(by_lane([mine[j][a] if j in mine else step for j in range(n)], d))
+      own = piece(local, tuple(starts), box)
+    if len(mine) < len(gets):
+      lanes:list[UOp|None] = []
+      for j,dev in enumerate(x.device):
+        if j in gets and j not in mine:
+          i, src = gets[j]
+          u = lane_view(packed[src, size], i) if (src, size) in packed else piece(lane_view(local, i), src, box)
+          lanes.append(u.copy_to_device(dev))
+          landed[j, lanes[-1].shape] = lanes[-1]
+        # the own part is a buffer if it's all there is
+        elif j in mine and tuple(local.shape) == tuple(own.shape): lanes.append(lane_view(local, j))
+        else: lanes.append(None)
+      part = next(u.shape for u in lanes if u is not None)
+      whole = own is not None and tuple(local.shape) == tuple(own.shape)
+      # a lane without a part reads what it has in any case, if that has the size
+      fill = [u if u is not None else landed.get((j, part)) for j,u in enumerate(lanes)]
+      v = UOp.mstack(*[u if u is not None else UOp.invalids(part, dtype=local.dtype, device=x.device[j]) for j,u in enumerate(fill)])
+      if own is not None and not whole: v = on(mine, d).where(own, v)
+    parts.append((box, tuple(gets), v if v is not None else own))
+  return join_parts(parts, axes, shape, d, full(new, True), at).cast(x.dtype)
+
+def join_parts(parts:list[tuple[Box, tuple[int, ...], UOp]], axes:tuple[int, ...], shape:Shape, d:UOp, wanted:list[Box],
+               at:list[tuple[int, ...]]) -> UOp:
+  """what a lane has, of parts that not all lanes have"""
+  n = len(wanted)
+  def lacking(box:Box, lanes:tuple[int, ...]) -> bool:
+    # is it wanted on a lane that doesn't have it?
+    return any(j not in lanes and all(max(b+o, wb) < min(e+o, we) for (b,e),o,(wb,we) in zip(box, at[j], wanted[j])) for j in range(n))
+  def apart(p:Box, q:Box) -> bool: return any(max(b, qb) >= min(e, qe) for (b,e),(qb,qe) in zip(p, q))
+  if all(apart(p, q) for (p,_,_),(q,_,_) in itertools.combinations(parts, 2)):
+    return assemble([(box, on(lanes, d).where(v, v.const_like(Invalid)) if lacking(box, lanes) else v) for box,lanes,v in parts], axes, shape)
+  ret:UOp|None = None
+  for box,lanes,v in parts:
+    place_ = {a:(b, shape[a]) for a,(b,_) in zip(axes, box)}
+    p = cut(v, Ops.PAD, place_)
+    if ret is None: ret = p if len(lanes) == n or not lacking(box, lanes) else on(lanes, d).where(p, p.const_like(Invalid))
+    else: ret = (cut(UOp.const(True).expand(v.shape), Ops.PAD, place_, False) & on(lanes, d)).where(p, ret)
+  assert ret is not None
+  return ret
+
+def reduce_scatter(x:UOp, ws:Windows) -> UOp|None:
+  """what a lane has at the windows of what the lanes' values add up to, if x is that. it never becomes whole: a lane gets the others' parts"""
+  match x.op:
+    case Ops.CAST: return None if (ret:=reduce_scatter(x.src[0], ws)) is None else ret.cast(x.dtype)
+    case Ops.RESHAPE:
+      if (below:=through_reshape(ws, x.shape, x.src[0].shape)) is None or (ret:=reduce_scatter(x.src[0], below)) is None: return None
+      size = {ax:s for ax,_,s in ws}
+      return ret.reshape(tuple(size.get(a, s) for a,s in enumerate(x.shape)))
+    case Ops.PERMUTE:
+      ret = reduce_scatter(x.src[0], tuple(sorted(((x.marg[ax], off, size) for ax,off,size in ws), key=lambda w: w[0])))
+      return None if ret is None else ret.permute(x.marg)
+    case Ops.ALLREDUCE: pass
+    case _:
+      if x.op not in GroupOp.ALU or x.arg is not None: return None
+      def part(u:UOp) -> tuple[Windows, UOp|None]:
+        shift = len(x.shape)-len(u.shape)
+        below = tuple((ax-shift, off, size) for ax,off,size in ws if ax >= shift and u.shape[ax-shift] == x.shape[ax])
+        return below, (reduce_scatter(u, below) if below else None)
+      found = [part(u) for u in x.src]
+      return x.replace(src=tuple(v if v is not None else own_view(u, below) for u,(below,v) in zip(x.src, found))) \
+        if any(v is not None for _,v in found) else None
+  (op, devices), local = x.arg, x.src[0].cast(strong_dtype(x.dtype))
+  n = len(local.device)
+  if devices != local.device or len(ws) != 1 or clipped(ws, x.shape) or not all(isinstance(s, int) for s in (*local.shape, ws[0][2])): return None
+  (ax, off, size), = ws
+  at = offsets(off, n)
+  if not all(isinstance(o, int) for o in at): return None
+  d = next(iter(off.ranges))
+  if prod(local.shape[:ax]) != 1:
+    # the parts are no pieces of memory
+    if not plain(ws[0], x.shape[ax]): return None
+    parts = split(local, ax, n).contiguous()
+    own = cut(parts, Ops.SHRINK, {0:(d, 1)})
+    def nth(i:int, j:int) -> UOp: return cut(lane_view(parts, i), Ops.SHRINK, {0:(j, 1)})
+  else:
+    parts = local.contiguous()
+    own = cut(parts, Ops.SHRINK, {ax:(off, size)})
+    def nth(i:int, j:int) -> UOp: return cut(lane_view(parts, i), Ops.SHRINK, {ax:(at[j], size)})
+  if DEBUG >= 2: report("reduce-scatter", x, (), ws, devices, prod(local.shape)//local.shape[ax]*size*(n-1))
+  for k in range(1, n): own = own.alu(op, UOp.mstack(*[nth((j+k) % n, j).copy_to_device(devices[j]) for j in range(n)]))
+  return own.reshape(tuple(size if a == ax else s for a,s in enumerate(local.shape))).cast(x.dtype)
+
 def redistribute(x:UOp, ws:Windows) -> UOp:
   """what a lane has of x at the windows"""
   keep = tuple(w for w in x.windows if w in ws)
+  gone, new = tuple(w for w in x.windows if w not in keep), tuple(w for w in ws if w not in keep)
+  if gone and new and isinstance(x.device, tuple) and (ret:=exchange(x, keep, gone, new)) is not None: return ret
   x = gather(x, keep)
-  return own_view(x.src[0] if keep else x, tuple(w for w in ws if w not in keep))
+  whole = x.src[0] if keep else x
+  return own_view(whole, new) if not new or (ret:=reduce_scatter(whole, new)) is None else ret
 
 def allreduce(x:UOp, local:UOp, reduced:Windows, kept:Windows, op:Ops) -> UOp:
   """local, the lanes' results of a reduce of x over its reduced windows, reduced over the lanes that have the same kept windows"""

@@ -8,7 +8,7 @@ from tinygrad.uop.lane import mop_on_lane, on_lane
 from tinygrad.schedule.allreduce import handle_allreduce
 from tinygrad.schedule.slice_copy import slice_of
 from tinygrad.schedule.window import Windows, is_window, place, plain, plain_axis, windows
-from tinygrad.schedule.redistribute import allreduce, cut, gather, mask, own_view, redistribute
+from tinygrad.schedule.redistribute import allreduce, cut, gather, lane_view, mask, own_view, redistribute, reduce_scatter
 
 def gather_srcs(root:UOp) -> UOp: return root.replace(src=tuple(gather(s) if is_window(s) else s for s in root.src))
 
@@ -55,12 +55,19 @@ def window_movement(root:UOp, x:UOp) -> UOp|None:
     case Ops.RESHAPE: local = local._mop(Ops.RESHAPE, tuple(size.get(a, s) for a,s in enumerate(root.shape)))
     case Ops.SHRINK:
       # the lane's own part of an axis is there already, or has to come
-      held, own = tuple(w for w in x.windows if w[0] in size), tuple((ax, *root.marg[ax]) for ax,_,_ in x.windows if ax not in size)
+      held = tuple(w for w in x.windows if w[0] in size)
+      own = tuple((ax, o, s) for ax,(o,s) in enumerate(root.marg) if ax not in size and isinstance(o, UOp) and o.ranges)
       local = to_lane(x, tuple(sorted(held+own, key=lambda w: w[0])))
       local = cut(local, Ops.SHRINK, {a:m for a,m in enumerate(root.marg) if all(a != ax for ax,_,_ in held+own)})
     case Ops.PAD: local = cut(local, Ops.PAD, {a:m for a,m in enumerate(root.marg) if a not in size}, root.arg)
     case _: local = local._mop(root.op, root.marg)
   return place(local, ws, root.shape)
+
+def own_part(root:UOp) -> UOp|None:
+  """a part of what the lanes' values add up to is all that a lane needs of it"""
+  ws = tuple((ax, o, s) for ax,(o,s) in enumerate(root.marg) if isinstance(o, UOp) and o.ranges)
+  if not ws or any(root.marg[a] != (0, s) for a,s in enumerate(root.src[0].shape) if all(a != w[0] for w in ws)): return None
+  return reduce_scatter(root.src[0], ws)
 
 def window_same(root:UOp, x:UOp) -> UOp|None:
   if not is_window(x): return None
@@ -87,10 +94,10 @@ def window_store(root:UOp, dest:UOp, v:UOp) -> UOp|None:
   # threads store their own parts
   if not (ws:=dest.windows) and not isinstance(v.device, tuple): return root.replace(src=(own_view(dest, v.windows), v.src[0])+root.src[2:])
   if v.shape != ():
-    m, peeled = mask(ws, dest.shape), v.windows == ws
+    m, whole = mask(ws, dest.shape), not v.windows
     v = to_lane(v, ws)
     # a lane's part past the value is not written. where it comes from a whole value it's Invalid already
-    if m is not None and peeled: v = m.where(v, v.const_like(Invalid))
+    if m is not None and not whole: v = m.where(v, v.const_like(Invalid))
   return root.replace(src=(dest.src[0] if ws else dest, v)+root.src[2:])
 
 def is_lost(view:UOp) -> bool:
@@ -182,8 +189,6 @@ def copy_lanes(root:UOp, x:UOp) -> UOp|None:
   # what no device has to hold is the same on each
   return sx if (sx:=x.simplify()).device is None else UOp.mstack(*[x.copy_to_device(d) for d in root.device])
 
-def lane_view(x:UOp, i:int) -> UOp: return mop_on_lane(x, lane_view(x.src[0], i), i) if x.op in GroupOp.Movement else x.mselect(i)
-
 def pieces(dest:UOp, v:UOp) -> Iterator[tuple[UOp, UOp]]:
   """(place in dest, value) for all that v is put together of"""
   if v.op is Ops.RESHAPE: yield from pieces(dest.reshape(v.src[0].shape), v.src[0])
@@ -237,6 +242,7 @@ symbolic_multi_pm = PatternMatcher([
         src=(UPat(Ops.PAD, name="x"),), allow_any_len=True, name="root"), window_same),
   (UPat(Ops.INDEX, src=(UPat(Ops.PAD, name="x"),), allow_any_len=True, name="root"), window_index),
   # communication
+  (UPat(Ops.SHRINK, src=(UPat(GroupOp.ALU|{Ops.ALLREDUCE, Ops.CAST, Ops.RESHAPE, Ops.PERMUTE}),), allow_any_len=True, name="root"), own_part),
   (UPat(Ops.COPY, src=(UPat(Ops.PAD, name="x"),), name="root"), lambda root,x: gather(x, devices=root.arg) if is_window(x) else None),
   # stores
   (UPat(Ops.STORE, src=(UPat(name="dest"), UPat(name="v")), name="root", custom_early_reject=has_window), window_store),

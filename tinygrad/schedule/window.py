@@ -93,9 +93,12 @@ def through_reshape(ws:Windows, old:Shape, new:Shape) -> Windows|None:
     ret.append((j, off, size))
   return by_axis(ret) if len({w[0] for w in ret}) == len(ret) else None
 
-def through_shrink(ws:Windows, marg:tuple[tuple[sint, sint], ...]) -> Windows:
+def through_shrink(ws:Windows, marg:tuple[tuple[sint, sint], ...], shape:Shape) -> Windows:
   # an offset that depends on the device asks for the lane's own part, which is no window of the result
-  moved:list[Window] = []
+  moved, own = list[Window](), by_axis([(ax, s, size) for ax,(s,size) in enumerate(marg) if isinstance(s, UOp) and s.ranges])
+  held = {ax for ax,_,_ in own}
+  # of all of the other axes, if no lane has it elsewhere
+  if own and not covers(by_axis([*own, *(w for w in ws if w[0] not in held)]), shape): return ()
   for ax,off,size in ws:
     if isinstance(s:=marg[ax][0], int): moved.append((ax, (off-s).simplify() if s else off, size))
     elif not s.ranges: moved.append((ax, (off-s).simplify(), size))
@@ -155,7 +158,7 @@ def windows(u:UOp) -> Windows|None:
     case Ops.EXPAND: return tuple((ax+len(u.marg), off, size) for ax,off,size in ws)
     case Ops.PERMUTE: return by_axis([(u.marg.index(ax), off, size) for ax,off,size in ws])
     case Ops.FLIP: return tuple((ax, (shape[ax]-size-off).simplify() if u.marg[ax] else off, size) for ax,off,size in ws)
-    case Ops.SHRINK: return through_shrink(ws, u.marg)
+    case Ops.SHRINK: return through_shrink(ws, u.marg, shape)
     case Ops.PAD: return through_pad(u, ws, shape)
     case Ops.BITCAST: return through_bitcast(u, ws, shape)
   return ws
