@@ -2,7 +2,7 @@
 from __future__ import annotations
 import functools, itertools
 from typing import Iterable, Sequence
-from tinygrad.helpers import DEBUG, dedup, prod
+from tinygrad.helpers import DEBUG, dedup, prod, unwrap
 from tinygrad.dtype import Invalid, strong_dtype
 from tinygrad.uop.ops import GroupOp, Ops, UOp, sint, identity_element, AxisType
 from tinygrad.uop.lane import mop_on_lane
@@ -88,7 +88,29 @@ def gather(x:UOp, keep:Windows=(), devices:str|tuple[str, ...]|None=None) -> UOp
 
 def lane_view(x:UOp, i:int) -> UOp: return mop_on_lane(x, lane_view(x.src[0], i), i) if x.op in GroupOp.Movement else x.mselect(i)
 
+def memory(x:UOp) -> UOp|None:
+  """the piece of memory that x is with its elements in another order"""
+  while x.op in {Ops.RESHAPE, Ops.PERMUTE, Ops.FLIP} and slice_of(x) is None: x = x.src[0]
+  return x if slice_of(x) is not None else None
+
+def to_device(x:UOp, device:str) -> UOp:
+  """a copy of the memory, flat since its places need no math then, and the order after it"""
+  if device == x.device or (base:=memory(x)) is None: return x.copy_to_device(device)
+  buf, at = unwrap(slice_of(base))
+  ret = cut(buf.flatten(), Ops.SHRINK, {0:(at, prod(base.shape))}).copy_to_device(device).reshape(base.shape)
+  def ordered(u:UOp) -> UOp: return ret if u is base else u.replace(src=(ordered(u.src[0]),)+u.src[1:])
+  return ordered(x)
+
 # ***** window to window *****
+
+LAUNCH = 1 << 16
+def cost(received:int, kernels:int) -> int:
+  """what it costs to get a part of a value: the bytes that the busiest device receives, and LAUNCH more for every kernel that each device runs
+  before, to pack what it sends. In the 3 us or so in which a kernel starts a link of 20 GB/s moves LAUNCH bytes, so below that a device is better
+  off with more than it needs."""
+  return received + kernels*LAUNCH
+
+def volume(box:Box) -> int: return prod(e-b for b,e in box)
 
 Piece = tuple[Box, int, tuple[int, ...]]  # (its place in what a lane is to have, the lane that has it, where it is there)
 
@@ -107,7 +129,7 @@ def plan(held:list[Box], wanted:list[Box], at:list[tuple[int, ...]], same:list[B
     for i,cells in found.items():
       # one piece where the cells are one box
       box = tuple((min(c[a][0] for c in cells), max(c[a][1] for c in cells)) for a in range(len(want)))
-      if prod(e-b for b,e in box) == sum(prod(e-b for b,e in c) for c in cells): cells = [box]
+      if volume(box) == sum(map(volume, cells)): cells = [box]
       mine += [(tuple((b-o, e-o) for (b,e),o in zip(c, at[j])), i, tuple(b for b,_ in c)) for c in cells]
     ret.append(mine)
   return ret
@@ -171,14 +193,16 @@ def exchange(x:UOp, keep:Windows, gone:Windows, new:Windows) -> UOp|None:
   def piece(u:UOp, src:tuple[sint, ...], box:Box) -> UOp:
     return cut(u, Ops.SHRINK, {a:(o, e-b) for a,o,(b,e) in zip(axes, src, box)})
   shape = tuple(next((w[2] for w in new if w[0] == a), x.shape[a] if a in axes else s) for a,s in enumerate(local.shape))
-  if DEBUG >= 2:
-    moved = max(sum(prod(e-b for b,e in box) for box,i,_ in mine if i != j) for j,mine in enumerate(todo))
-    report("exchange", x, gone, new, x.device, moved*prod(s for a,s in enumerate(local.shape) if a not in axes))
-  if (ret:=all_to_all(x.device, local, slots, axes, shape)) is not None: return ret.cast(x.dtype)
   sent = dedup([(src, tuple(e-b for b,e in box)) for box,gets in slots.items() for j,(i,src) in gets.items() if i != j])
   # what isn't one piece of memory is packed before it's copied, in one kernel for all pieces of a size
+  loose = [k for k in sent if memory(piece(lane_view(local, 0), k[0], tuple((0, s) for s in k[1]))) is None]
+  rest = prod(s for a,s in enumerate(local.shape) if a not in axes)*local.dtype.itemsize
+  moved = max(sum(volume(box) for box,i,_ in mine if i != j) for j,mine in enumerate(todo))*rest
+  whole = max(sum(map(volume, set(held)-{h})) for h in held)*rest
+  if cost(whole, 0) < cost(moved, int(len(loose) > 0)): return None
   packed:dict[tuple, UOp] = {}
-  loose = [k for k in sent if slice_of(piece(lane_view(local, 0), k[0], tuple((0, s) for s in k[1]))) is None]
+  if DEBUG >= 2: report("exchange", x, gone, new, x.device, moved//local.dtype.itemsize)
+  if (ret:=all_to_all(x.device, local, slots, axes, shape)) is not None: return ret.cast(x.dtype)
   for size in dedup([size for _,size in loose]):
     alike = [k for k in loose if k[1] == size]
     box = tuple((0, s) for s in size)
@@ -204,7 +228,7 @@ def exchange(x:UOp, keep:Windows, gone:Windows, new:Windows) -> UOp|None:
         if j in gets and j not in mine:
           i, src = gets[j]
           u = lane_view(packed[src, size], i) if (src, size) in packed else piece(lane_view(local, i), src, box)
-          lanes.append(u.copy_to_device(dev))
+          lanes.append(to_device(u, dev))
           landed[j, lanes[-1].shape] = lanes[-1]
         # the own part is a buffer if it's all there is
         elif j in mine and tuple(local.shape) == tuple(own.shape): lanes.append(lane_view(local, j))
@@ -276,8 +300,9 @@ def reduce_scatter(x:UOp, ws:Windows) -> UOp|None:
     own = cut(parts, Ops.SHRINK, {ax:(off, size)})
     def nth(i:int, j:int) -> UOp: return cut(lane_view(parts, i), Ops.SHRINK, {ax:(at[j], size)})
   if DEBUG >= 2: report("reduce-scatter", x, (), ws, devices, prod(local.shape)//local.shape[ax]*size*(n-1))
-  for k in range(1, n): own = own.alu(op, UOp.mstack(*[nth((j+k) % n, j).copy_to_device(devices[j]) for j in range(n)]))
-  return own.reshape(tuple(size if a == ax else s for a,s in enumerate(local.shape))).cast(x.dtype)
+  for k in range(1, n): own = own.alu(op, UOp.mstack(*[to_device(nth((j+k) % n, j), devices[j]) for j in range(n)]))
+  # once, and not in every reader
+  return own.reshape(tuple(size if a == ax else s for a,s in enumerate(local.shape))).contiguous().cast(x.dtype)
 
 def redistribute(x:UOp, ws:Windows) -> UOp:
   """what a lane has of x at the windows"""

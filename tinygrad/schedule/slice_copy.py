@@ -24,6 +24,7 @@ def is_slice(x:UOp) -> bool: return isinstance(x.device, str) and not x.device.s
 
 def offset(idx:UOp, r:UOp|None) -> int|None:
   if idx is r: return 0
+  if idx.op is Ops.ADD and idx.src[0] is r and idx.src[1].op is Ops.CONST: return idx.src[1].val
   o = idx if r is None else (idx-r).simplify()
   return o.val if o.op is Ops.CONST else None
 

@@ -5,7 +5,9 @@ An offset may be negative or reach past the axis. This is all that windows are a
 symbolic_multi, what has to be moved in redistribute.
 """
 from __future__ import annotations
+from dataclasses import replace
 from typing import Sequence
+from tinygrad.dtype import AddrSpace
 from tinygrad.helpers import prod, dedup
 from tinygrad.uop.ops import Ops, UOp, GroupOp, AxisType, ssimplify, sint, shape_to_shape_arg, resolve
 
@@ -32,15 +34,52 @@ def place_blocks(local:UOp, axes:tuple[int, ...], rngs:tuple[UOp, ...]) -> UOp:
   count = {ax:int(rng.vmax)+1 for ax,rng in zip(axes, rngs)}
   return place(local, by_axis(ws), tuple(s*count.get(a, 1) for a,s in enumerate(local.shape)))
 
+def block(total:sint, n:int) -> sint:
+  """how long a block of an axis is on n devices: where they don't come out even the last ones are short, or empty"""
+  return -(-total//n) if isinstance(total, int) else ssimplify(total//n)
+
 def plain(w:Window, total:sint) -> bool:
   """equal blocks in the order of a range, that cover the axis"""
   _, off, size = w
   rng = next(iter(off.ranges))
-  return ssimplify(size*(int(rng.vmax)+1)) == total and off is (rng*size).simplify()
+  n = int(rng.vmax)+1
+  return (size == block(total, n) if isinstance(total, int) else ssimplify(size*n) == total) and off is (rng*size).simplify()
 
 def plain_axis(x:UOp) -> int|None:
   """the axis on which x is sharded in plain blocks, and on no other. None for what is whole on each device or sharded in another way"""
   return ws[0][0] if len(ws:=x.windows) == 1 and plain(ws[0], x.shape[ws[0][0]]) else None
+
+def shard(x:UOp, axis:int, rng:UOp) -> UOp:
+  """the block of a whole value that a lane has, Invalid where it reaches past the value"""
+  size, n = block(x.shape[axis], int(rng.vmax)+1), int(rng.vmax)+1
+  if isinstance(x.shape[axis], int): x = x if size*n == x.shape[axis] else \
+    x._mop(Ops.PAD, tuple((0, size*n if a == axis else s) for a,s in enumerate(x.shape)))
+  elif resolve(x.shape[axis] % n != 0): raise RuntimeError(f"axis {axis} of {x.shape} can't be cut in {n} blocks: a length that varies has to be a multiple")
+  return x._mop(Ops.SHRINK, tuple((rng*size, size) if a == axis else (0, s) for a,s in enumerate(x.shape)))
+
+def sharded(x:UOp, axis:int, n:int) -> UOp:
+  """x in a block of the axis on each of n devices"""
+  if not x.shape: return x
+  rng = UOp.range(n, -1, AxisType.DEVICE)
+  return place(own:=shard(x, axis, rng), ((axis, (rng*own.shape[axis]).simplify(), own.shape[axis]),), x.shape)
+
+def stored(x:UOp) -> Windows:
+  """the windows with which x is kept in memory: those that it has, if that takes less than all of it on each device"""
+  ws = x.windows
+  if not ws or plain_axis(x) is not None: return ws
+  if not isinstance(x.device, tuple) or any(r.arg[-1] is not AxisType.DEVICE for _,off,_ in ws for r in off.ranges): return ()
+  sizes = {ax:size for ax,_,size in ws}
+  if not all(isinstance(s, int) for s in (*x.shape, *sizes.values())): return ()
+  return ws if prod(sizes.get(a, s) for a,s in enumerate(x.shape)) < prod(x.shape) else ()
+
+def stored_shape(x:UOp) -> Shape:
+  sizes = {ax:size for ax,_,size in stored(x)}
+  return tuple(sizes.get(a, s) for a,s in enumerate(x.shape))
+
+def param_like(x:UOp, slot:int, addrspace:AddrSpace=AddrSpace.GLOBAL) -> UOp:
+  """a PARAM for x. only plain blocks can be passed as they are"""
+  ret = UOp.param(slot, x.dtype, x.shape, x.device, addrspace=addrspace)
+  return ret if (axis:=plain_axis(x)) is None else ret.replace(arg=replace(ret.arg, axis=axis))
 
 def lanes_of(ws:Windows) -> int: return max(int(r.vmax)+1 for _,off,_ in ws for r in off.ranges)
 
@@ -131,7 +170,7 @@ def meet(srcs:list[UOp], shape:Shape) -> Windows:
     if len({w[0] for w in union}) == len(union) and covers(union, shape): return union
     # the largest value stays where it is, if that is on every lane
     spread = [x for x in reversed(cands) if not any(empty(b) for b in boxes(x.windows, x.shape))]
-    found = [aligned(max(spread, key=lambda x: int(x.max_numel())))] if spread else [()]
+    found = [aligned(max(spread, key=lambda x: (int(x.max_numel()), plain_axis(x) is not None)))] if spread else [()]
   return found[0] if covers(found[0], shape) else ()
 
 def windows(u:UOp) -> Windows|None:
@@ -141,7 +180,7 @@ def windows(u:UOp) -> Windows|None:
     case Ops.PARAM:
       if u.arg.axis is None: return ()
       n = len(u.arg.device)
-      return ((ax:=u.arg.axis, (UOp.range(n, -1, AxisType.DEVICE)*(size:=ssimplify(u.shape[ax]//n))).simplify(), size),)
+      return ((ax:=u.arg.axis, (UOp.range(n, -1, AxisType.DEVICE)*(size:=block(u.shape[ax], n))).simplify(), size),)
     case Ops.GETTUPLE:
       t = u.src[0].src[0] if u.src[0].op is Ops.FUNCTION else u.src[0]
       return t.src[u.arg].windows if t.op is Ops.TUPLE else ()
