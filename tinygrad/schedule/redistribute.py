@@ -49,6 +49,8 @@ def parts(x:UOp, keep:Windows, devices:str|tuple[str, ...]) -> list[tuple[Box, U
       lanes = []
       for j,dev in enumerate(devices if x.device is not None else [None]*n):
         mine = [i for i in holders if same[i] == same[j]] if keep else holders
+        # who has nothing of the value needs nothing
+        if not mine and empty(same[j]): mine = [j]
         if not mine: raise RuntimeError(f"no device has {box} of {x.shape} where {dev} has {same[j]}: {x.windows} on {x.device}")
         lanes.append(part(j if j in mine and (x.device is None or x.device[j] == dev) else mine[0], box, dev))
       v = UOp.mstack(*lanes)
@@ -86,7 +88,9 @@ def gather(x:UOp, keep:Windows=(), devices:str|tuple[str, ...]|None=None) -> UOp
   if DEBUG >= 2: report("gather", x, gone, keep, devices, sum(int(p.max_numel()) for _,p in found))
   return place(assemble(found, tuple(ax for ax,_,_ in gone), shape).cast(x.dtype), keep, x.shape)
 
-def lane_view(x:UOp, i:int) -> UOp: return mop_on_lane(x, lane_view(x.src[0], i), i) if x.op in GroupOp.Movement else x.mselect(i)
+def only_moves(x:UOp) -> bool: return x.op in GroupOp.Movement and (x.op is not Ops.PAD or x.arg is None)
+
+def lane_view(x:UOp, i:int) -> UOp: return mop_on_lane(x, lane_view(x.src[0], i), i) if only_moves(x) else x.mselect(i)
 
 def memory(x:UOp) -> UOp|None:
   """the piece of memory that x is with its elements in another order"""
@@ -104,11 +108,11 @@ def to_device(x:UOp, device:str) -> UOp:
 # ***** window to window *****
 
 LAUNCH = 1 << 16
-def cost(received:int, kernels:int) -> int:
-  """what it costs to get a part of a value: the bytes that the busiest device receives, and LAUNCH more for every kernel that each device runs
-  before, to pack what it sends. In the 3 us or so in which a kernel starts a link of 20 GB/s moves LAUNCH bytes, so below that a device is better
-  off with more than it needs."""
-  return received + kernels*LAUNCH
+def cost(received:int, launches:int) -> int:
+  """what it costs to get a part of a value: the bytes that the busiest device receives, and LAUNCH more for every copy that it waits for and every
+  kernel that it runs before, to pack what it sends. In the 3 us or so that a launch takes a link of 20 GB/s moves LAUNCH bytes, so below that a
+  device is better off with more than it needs."""
+  return received + launches*LAUNCH
 
 def volume(box:Box) -> int: return prod(e-b for b,e in box)
 
@@ -198,8 +202,8 @@ def exchange(x:UOp, keep:Windows, gone:Windows, new:Windows) -> UOp|None:
   loose = [k for k in sent if memory(piece(lane_view(local, 0), k[0], tuple((0, s) for s in k[1]))) is None]
   rest = prod(s for a,s in enumerate(local.shape) if a not in axes)*local.dtype.itemsize
   moved = max(sum(volume(box) for box,i,_ in mine if i != j) for j,mine in enumerate(todo))*rest
-  whole = max(sum(map(volume, set(held)-{h})) for h in held)*rest
-  if cost(whole, 0) < cost(moved, int(len(loose) > 0)): return None
+  whole, copies = max(sum(map(volume, set(held)-{h})) for h in held)*rest, max(sum(i != j for _,i,_ in mine) for j,mine in enumerate(todo))
+  if cost(whole, len(set(held))-1) < cost(moved, copies + int(len(loose) > 0)): return None
   packed:dict[tuple, UOp] = {}
   if DEBUG >= 2: report("exchange", x, gone, new, x.device, moved//local.dtype.itemsize)
   if (ret:=all_to_all(x.device, local, slots, axes, shape)) is not None: return ret.cast(x.dtype)
@@ -326,7 +330,7 @@ def allreduce(x:UOp, local:UOp, reduced:Windows, kept:Windows, op:Ops) -> UOp:
   terms:list[UOp] = []
   for box in dedup([b for b in at if not empty(b)]):
     mine = [[i for i in range(n) if at[i] == box and same[i] == same[j]] for j in range(n)]
-    terms.append(UOp.mstack(*[local.mselect(j if j in m else m[0]).copy_to_device(x.device[j]) for j,m in enumerate(mine)]))
+    terms.append(UOp.mstack(*[local.mselect(j if j in m or not m else m[0]).copy_to_device(x.device[j]) for j,m in enumerate(mine)]))
   ret = terms[0]
   for t in terms[1:]: ret = ret.alu(op, t)
   return ret

@@ -8,7 +8,8 @@ from tinygrad.uop.lane import mop_on_lane, on_lane
 from tinygrad.schedule.allreduce import handle_allreduce
 from tinygrad.schedule.slice_copy import slice_of
 from tinygrad.schedule.window import Windows, is_window, place, plain, plain_axis, windows
-from tinygrad.schedule.redistribute import allreduce, cut, gather, lane_view, mask, own_view, redistribute, reduce_scatter
+from tinygrad.schedule.halo import halo_srcs, is_lost
+from tinygrad.schedule.redistribute import allreduce, cut, gather, lane_view, mask, only_moves, own_view, redistribute, reduce_scatter
 
 def gather_srcs(root:UOp) -> UOp: return root.replace(src=tuple(gather(s) if is_window(s) else s for s in root.src))
 
@@ -100,13 +101,6 @@ def window_store(root:UOp, dest:UOp, v:UOp) -> UOp|None:
     if m is not None and not whole: v = m.where(v, v.const_like(Invalid))
   return root.replace(src=(dest.src[0] if ws else dest, v)+root.src[2:])
 
-def is_lost(view:UOp) -> bool:
-  """is there no part of this view of a window that a lane could write?"""
-  while view.op in GroupOp.Movement and not is_window(view):
-    if view.src[0].windows and windows(view) is None: return True
-    view = view.src[0]
-  return False
-
 def put_back(view:UOp, v:UOp) -> UOp:
   """what is written through a movement op, as a value of its src's shape: Invalid, so not written, where the view isn't"""
   x = view.src[0]
@@ -122,7 +116,7 @@ def store_through(root:UOp, view:UOp, v:UOp) -> UOp|None:
   if not is_lost(view): return None
   if v.shape != view.shape: v = v.expand(view.shape)
   # what is read from where it is written is read first, and a value with Invalid in it can't be moved
-  if v.windows: v = v.copy_to_device(v.device)
+  if v.windows or view.base in v.backward_slice: v = v.copy_to_device(v.device)
   if view.base in v.backward_slice: v = v.contiguous()
   while is_lost(view): view, v = view.src[0], put_back(view, v)
   return root.replace(src=(view, v)+root.src[2:])
@@ -146,9 +140,13 @@ pm_write_window = PatternMatcher([
   (UPat(Ops.SINK, name="root"), sink_through),
 ])
 
-def write_window(sink:UOp) -> PatternMatcher|None:
-  """the pass for writes, if any goes through such a view"""
-  return pm_write_window if any(u.op in {Ops.STORE, Ops.AFTER} and is_lost(u.src[0]) for u in sink.toposort()) else None
+# what is read through such a view, where each lane needs little more than it has
+pm_halo = PatternMatcher([(UPat(GroupOp.All-GroupOp.Movement, name="root"), halo_srcs)])
+
+def lost_views(sink:UOp) -> PatternMatcher|None:
+  """the pass for views that windows don't follow, if there are any"""
+  if not any(is_lost(u) for u in sink.toposort()): return None
+  return pm_write_window+pm_halo
 
 # ***** calls *****
 
@@ -159,7 +157,7 @@ def argument(x:UOp, kernel:bool) -> UOp:
 
 def window_function(call:UOp) -> UOp|None:
   if call.arg.precompile: return None
-  body = graph_rewrite(call.src[0], symbolic_multi_pm, bpm=write_window(call.src[0]), name="subcall")
+  body = graph_rewrite(call.src[0], symbolic_multi_pm, bpm=lost_views(call.src[0]), name="subcall")
   assert body.op is Ops.TUPLE
   ret = call.replace(src=(UOp.maketuple(*[s.src[0] if is_window(s) else s for s in body.src]),)+tuple(argument(a, False) for a in call.src[1:]))
   if not any(is_window(s) for s in body.src): return ret
@@ -174,7 +172,7 @@ def lane_inward(root:UOp) -> UOp|None:
   """a lane is of what is in memory: a lane of a view is a view of the lane, and a lane of lanes is one of them"""
   i = unwrap(root.lane)
   if (x:=root.src[1]).device is None: return on_lane(x, i)
-  if x.op in GroupOp.Movement: return mop_on_lane(x, x.src[0].mselect(i), i)
+  if only_moves(x): return mop_on_lane(x, x.src[0].mselect(i), i)
   return lanes[i] if x.lane is None and (lanes:=x.lane_srcs) is not None else None
 
 def shrink_lanes(root:UOp, x:UOp) -> UOp|None:

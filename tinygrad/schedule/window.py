@@ -57,12 +57,6 @@ def shard(x:UOp, axis:int, rng:UOp) -> UOp:
   elif resolve(x.shape[axis] % n != 0): raise RuntimeError(f"axis {axis} of {x.shape} can't be cut in {n} blocks: a length that varies has to be a multiple")
   return x._mop(Ops.SHRINK, tuple((rng*size, size) if a == axis else (0, s) for a,s in enumerate(x.shape)))
 
-def sharded(x:UOp, axis:int, n:int) -> UOp:
-  """x in a block of the axis on each of n devices"""
-  if not x.shape: return x
-  rng = UOp.range(n, -1, AxisType.DEVICE)
-  return place(own:=shard(x, axis, rng), ((axis, (rng*own.shape[axis]).simplify(), own.shape[axis]),), x.shape)
-
 def stored(x:UOp) -> Windows:
   """the windows with which x is kept in memory: those that it has, if that takes less than all of it on each device"""
   ws = x.windows
@@ -201,3 +195,11 @@ def windows(u:UOp) -> Windows|None:
     case Ops.PAD: return through_pad(u, ws, shape)
     case Ops.BITCAST: return through_bitcast(u, ws, shape)
   return ws
+
+def windows_of(u:UOp) -> Windows:
+  """the windows of a value: what its lanes have of it, and where windows don't follow a view what they compute of it"""
+  # what is seen through a view that is lost is lost too
+  if not (u.op in GroupOp.Movement and not is_window(u) and "lost" in u.src[0].__dict__) and (ws:=windows(u)) is not None: return ws
+  from tinygrad.schedule.halo import chosen
+  u.__dict__["lost"] = True
+  return () if (found:=chosen(u)) is None else found[1]
