@@ -85,7 +85,7 @@ def gather_to_one(d, rows, cols): return T(rows, cols, axis=0, devices=d).to(d[0
 @program
 def broadcast(d, rows, cols): return Tensor.zeros(rows, cols).realize().shard(d)  # not T: what is empty has no memory yet
 @program
-def roll_one_row(d, rows, cols): return resharded(T(rows, cols, axis=0, devices=d).roll(1, 0), d, 0)
+def roll_one_row(d, rows, cols): return resharded(T(rows, cols, axis=0, devices=d).roll(1, 0), d, 0).contiguous()
 @program
 def roll_plus_itself(d, rows, cols): return (x:=T(rows, cols, axis=0, devices=d)) + x.roll(1, 0)
 @program

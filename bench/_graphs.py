@@ -28,7 +28,7 @@ def graph(f=None, training=False, big=False):
 
 def schedule(outs:list[Tensor]) -> tuple[UOp, dict[str, int]]:
   outs = [t for t in outs if not t.uop.is_virtual and not t.uop.has_buffer_identity()]
-  return outs[0].linear_with_vars(*outs[1:])
+  return outs[0].linear_with_vars(*outs[1:]) if outs else (UOp(Ops.LINEAR, src=()), {})
 
 def scheduled(name:str, lower=True) -> tuple[UOp, dict[str, int]]:
   with Context(DEV="NULL", BEAM=0, PARALLEL=0):
@@ -71,7 +71,10 @@ D4 = tuple(f"NULL:{i}" for i in range(4))
 def T(*shape, dtype=dtypes.float32, axis="one", devices=D4) -> Tensor:
   """A realized tensor without data: on one device, or sharded on axis, or (axis None) whole on every device."""
   t = Tensor.empty(*shape, dtype=dtype)
-  return t if axis == "one" else t.shard(devices, axis).realize()
+  if axis == "one": return t
+  buf = (t:=t.shard(devices, axis).realize()).uop.buffer
+  for b in getattr(buf, "bufs", [buf]): b.ensure_allocated()
+  return t
 def hollow(model, axis="one"):
   """The same model with buffers in place of the random numbers, so that no kernel that draws them is counted."""
   for p in get_parameters(model): p.replace(T(*p.shape, dtype=p.dtype, axis=axis))

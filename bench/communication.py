@@ -118,10 +118,10 @@ def held(r:Result, name:str, z:Size) -> list[tuple[float, float]]:
   devs = [(p, i+(rest if j else first)) for j,(p,i) in enumerate(zip(r["peak"], r["inputs"]))]
   busiest = max(devs, key=lambda d: (d[0], -d[1]))
   devs.remove(busiest)
-  return [busiest, max(devs, key=lambda d: d[0]/d[1])]
+  return [busiest, max(devs, key=lambda d: d[0]/max(d[1], 1))]
 def peak(r:Result, name:str, z:Size) -> str:
   if "error" in r: return "-"
-  return "/".join(f"{p/h:.2f}" for p,h in held(r, name, z))
+  return "/".join(f"{p/max(h, 1):.2f}" for p,h in held(r, name, z))
 
 def main(args:list[str]) -> int:
   if args[:1] == ["--side"]: return side(*args[1:]) or 0

@@ -2,7 +2,7 @@
 from __future__ import annotations
 from tinygrad.helpers import prod
 from tinygrad.uop.ops import AxisType, Ops, UOp, GroupOp, buffers
-from tinygrad.schedule.window import Windows, block, place, shard, stored, stored_shape
+from tinygrad.schedule.window import Windows, block, place, plain_axis, shard, stored
 from tinygrad.schedule.redistribute import own_view
 
 # ***** making a value where it's kept *****
@@ -61,6 +61,14 @@ def placed(x:UOp, devices:tuple[str, ...], axis:int|None) -> UOp:
   if x.device == devices and x.windows == (ws:=((axis, (rng*size).simplify(), size),)): return x
   ws = ((axis, (rng*size).simplify(), size),)
   return place(shard(x if x.device == devices else x.copy_to_device(devices), axis, rng), ws, x.shape)
+
+def placed_like(x:UOp, y:UOp) -> UOp:
+  """x on the devices of y, kept as y is"""
+  if not isinstance(y.device, tuple): return x if x.device == y.device else x.copy_to_device(y.device)
+  if not (ws:=y.windows) or plain_axis(y) is not None or y.shape != x.shape:
+    return x if (x.device, x.windows) == (y.device, ws) else placed(x, y.device, plain_axis(y))
+  if (x.device, x.windows) == (y.device, ws): return x
+  return place(own_view(x if x.device == y.device else x.copy_to_device(y.device), ws), ws, x.shape)
 
 def like(x:UOp, v:UOp) -> UOp:
   """v, the same value on every device of x, kept as x is"""

@@ -197,23 +197,26 @@ def pieces(dest:UOp, v:UOp) -> Iterator[tuple[UOp, UOp]]:
 
 def store_pieces(dest:UOp, v:UOp) -> UOp|None:
   """what comes from other devices lands where it's needed, if that is one piece of memory"""
-  if not isinstance(dest.device, tuple) or not dest.has_buffer_identity() or dest.base in v.backward_slice: return None
-  flat, stores, own = dest.flatten(), list[UOp](), dict[UOp, dict[int, int]]()
+  if v.op is Ops.COPY or not dest.has_buffer_identity() or dest.base in v.backward_slice: return None
+  flat, stores, own, n = dest.flatten(), list[UOp](), dict[UOp, dict[int, int]](), len(dest.device) if isinstance(dest.device, tuple) else 1
+  def lane(i:int) -> UOp: return lane_view(flat, i) if isinstance(dest.device, tuple) else flat
   for place,x in pieces(dest, v):
-    if x.lane is not None or (lanes:=x.lane_srcs) is None or (found:=slice_of(place)) is None: return None
+    if (found:=slice_of(place)) is None: return None
+    lanes = (x,) if isinstance(x.device, str) and x.op is Ops.COPY else x.lane_srcs if x.lane is None else None
+    if lanes is None or len(lanes) != n: return None
     for i,s in enumerate(lanes):
       # a lane's own part
       src = s.src[0] if s.op is Ops.COPY and s.src[0].device == s.device else s
       while src.op is Ops.RESHAPE: src = src.src[0]
-      if src.lane == i: own.setdefault(src.src[1].flatten(), {})[i] = found[1]
-      else: stores.append(cut(lane_view(flat, i), Ops.SHRINK, {0:(found[1], int(x.max_numel()))}).store(s.flatten()))
-  if not stores: return None
-  d = UOp.range(len(dest.device), -1, AxisType.DEVICE)
+      if src.lane == i and n > 1: own.setdefault(src.src[1].flatten(), {})[i] = found[1]
+      else: stores.append(cut(lane(i), Ops.SHRINK, {0:(found[1], int(x.max_numel()))}).store(s.flatten()))
+  if not any(st.src[1].op_in_backward_slice_with_self(Ops.COPY) for st in stores): return None
+  d = UOp.range(n, -1, AxisType.DEVICE)
   for x,at in own.items():
     # in one go where the places are as far apart as the lanes
-    if len(at) == len(dest.device) and all(at[i]-at[0] == i*(at[1]-at[0]) for i in at):
+    if len(at) == n and all(at[i]-at[0] == i*(at[1]-at[0]) for i in at):
       stores.append(flat._mop(Ops.SHRINK, ((at[0]+d*(at[1]-at[0]), x.shape[0]),)).store(x))
-    else: stores += [cut(lane_view(flat, i), Ops.SHRINK, {0:(o, x.shape[0])}).store(x.mselect(i)) for i,o in at.items()]
+    else: stores += [cut(lane(i), Ops.SHRINK, {0:(o, x.shape[0])}).store(x.mselect(i)) for i,o in at.items()]
   return dest.after(*stores)
 
 # ***** the pass *****
