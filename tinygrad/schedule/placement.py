@@ -1,8 +1,10 @@
 """where the parts of a tensor are made and kept, as it's placed on several devices"""
 from __future__ import annotations
+from tinygrad.device import canonicalize_device
+from tinygrad.dtype import strong_dtype
 from tinygrad.helpers import prod
 from tinygrad.uop.ops import AxisType, Ops, UOp, GroupOp, buffers
-from tinygrad.schedule.window import Windows, block, place, plain_axis, shard, stored
+from tinygrad.schedule.window import Windows, block, by_axis, place, plain_axis, shard, stored
 from tinygrad.schedule.redistribute import own_view
 
 # ***** making a value where it's kept *****
@@ -41,36 +43,76 @@ def remade(x:UOp, devices:tuple[str, ...]) -> UOp|None:
     else: new[u] = u.replace(src=tuple(new.get(s, s) for s in u.src))
   return new[x]
 
-def layout(shape:tuple, dtype, devices:tuple[str, ...], axis:int|None) -> UOp:
-  """an empty tensor, in blocks of the axis or whole on each device"""
-  if axis is None: return UOp.empty(shape, dtype=dtype, device=devices)
-  size = block(shape[axis], n:=len(devices))
-  ws:Windows = ((axis, (UOp.range(n, -1, AxisType.DEVICE)*size).simplify(), size),)
-  return place(UOp.empty(tuple(size if i == axis else s for i,s in enumerate(shape)), dtype=dtype, device=devices), ws, shape)
+# ***** where it's kept *****
 
-def placed(x:UOp, devices:tuple[str, ...], axis:int|None) -> UOp:
-  """x in blocks of the axis on the devices, or whole on each, made there if it isn't made yet"""
-  if axis is not None and not x.shape: axis = None
+Devices = tuple[str, ...]
+
+def mesh_of(devices) -> tuple[Devices, tuple[int, ...]]:
+  """(all devices, the lengths of the dimensions) of a nested tuple"""
+  if all(isinstance(d, str) for d in devices): return tuple(devices), (len(devices),)
+  if not all(isinstance(d, (tuple, list)) for d in devices) or len({mesh_of(d)[1] for d in devices}) != 1:
+    raise RuntimeError(f"a mesh of devices has to be as long everywhere, it is {devices}")
+  return sum((mesh_of(d)[0] for d in devices), ()), (len(devices), *mesh_of(devices[0])[1])
+
+def check(shape:tuple, devices:Devices, mesh:tuple[int, ...], axes:tuple[int|None, ...]) -> None:
+  if len(set(devices)) != len(devices): raise RuntimeError(f"{shape} can't be placed on {devices}: a device is named twice")
+  if len(axes) != len(mesh):
+    raise RuntimeError(f"{shape} on a mesh of {' by '.join(map(str, mesh))} devices takes an axis, or None, for each of its {len(mesh)} dimensions: {axes}")
+
+def windows_on(shape:tuple, mesh:tuple[int, ...], axes:tuple[int|None, ...]) -> Windows:
+  """the windows of a value in blocks of axes[k] along dimension k of a mesh, whole along it for None"""
+  d, along = UOp.range(n:=prod(mesh), -1, AxisType.DEVICE), dict[int, tuple[UOp, int]]()
+  for m,ax in zip(mesh, axes):
+    n //= m
+    if ax is None: continue
+    # the place along this dimension, and further dimensions of the mesh cut the blocks of the axis once more
+    at, count = along.get(ax, (UOp.const(0), 1))
+    along[ax] = (at*m + (d//n)%m, count*m)
+  return by_axis([(ax, (at*(size:=block(shape[ax], count))).simplify(), size) for ax,(at,count) in along.items()])
+
+def kept_at(ws:Windows, shape:tuple, dtype, devices:Devices) -> UOp:
+  """an empty tensor that is kept at the windows"""
+  sizes = {ax:size for ax,_,size in ws}
+  return place(UOp.empty(tuple(sizes.get(a, s) for a,s in enumerate(shape)), dtype=dtype, device=devices), ws, shape)
+
+def placed(x:UOp, devices, axis:int|tuple[int|None, ...]|None) -> UOp:
+  """x on the devices, in blocks of the axis or whole on each (None). devices may be nested, a mesh: axis then has an entry for each of its dimensions.
+  what isn't made yet is made there, and what is on these devices already moves between them"""
+  devices, mesh = mesh_of(devices)
+  axes = axis if isinstance(axis, tuple) else (axis,)+(None,)*(len(mesh)-1)
+  check(x.shape, devices, mesh, axes)
+  # what is placed is stored, with a width
+  x, ws = x.cast(strong_dtype(x.dtype)), windows_on(x.shape, mesh, axes) if x.shape else ()
+  if (x.device, x.windows) == (devices, ws): return x
   if isinstance(x.device, str) and not x.device.startswith(("DISK", "TINYFS")) and all(isinstance(s, int) for s in x.shape):
-    if is_fresh(x) and x.op in {Ops.BUFFER, Ops.RESHAPE}: return layout(x.shape, x.dtype, devices, axis)
+    if is_fresh(x) and x.op in {Ops.BUFFER, Ops.RESHAPE}: return kept_at(ws, x.shape, x.dtype, devices)
     if (v:=remade(x, devices)) is not None:
-      dest = layout(x.shape, x.dtype, devices, axis)
+      dest = kept_at(ws, x.shape, x.dtype, devices)
       return dest.after(dest.store(v))
-  if axis is None: return x.copy_to_device(devices)
-  rng, size = UOp.range(n:=len(devices), -1, AxisType.DEVICE), block(x.shape[axis], len(devices))
-  if x.device == devices and x.windows == (ws:=((axis, (rng*size).simplify(), size),)): return x
-  ws = ((axis, (rng*size).simplify(), size),)
-  return place(shard(x if x.device == devices else x.copy_to_device(devices), axis, rng), ws, x.shape)
+  if not ws: return x.copy_to_device(devices)
+  if x.device != devices: x = x.copy_to_device(devices)
+  # a length that varies has to come out even
+  if not all(isinstance(x.shape[ax], int) for ax,_,_ in ws):
+    (ax, _, _), = ws
+    return place(shard(x, ax, UOp.range(len(devices), -1, AxisType.DEVICE)), ws, x.shape)
+  return place(own_view(x, ws), ws, x.shape)
 
 def placed_like(x:UOp, y:UOp) -> UOp:
   """x on the devices of y, kept as y is"""
   if not isinstance(y.device, tuple): return x if x.device == y.device else x.copy_to_device(y.device)
   if not (ws:=y.windows) or plain_axis(y) is not None or y.shape != x.shape:
     return x if (x.device, x.windows) == (y.device, ws) else placed(x, y.device, plain_axis(y))
-  if (x.device, x.windows) == (y.device, ws): return x
   return place(own_view(x if x.device == y.device else x.copy_to_device(y.device), ws), ws, x.shape)
 
 def like(x:UOp, v:UOp) -> UOp:
   """v, the same value on every device of x, kept as x is"""
   ws = stored(x)
   return place(own_view(v, ws), ws, x.shape)
+
+def sharded(t, devices, axis):
+  """Tensor.shard, see placed"""
+  def canonical(ds): return tuple(canonicalize_device(d) if isinstance(d, str) else canonical(d) for d in ds)
+  devices = canonical(devices)
+  if len(devices) == 1 and isinstance(devices[0], str): return t.to(devices[0])
+  axes = tuple(None if a is None else t._resolve_dim(a) for a in axis) if isinstance(axis, (tuple, list)) else None if axis is None else t._resolve_dim(axis)
+  return type(t)(placed(t.uop, devices, axes)).is_param_(t.is_param)

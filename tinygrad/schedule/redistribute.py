@@ -2,7 +2,7 @@
 from __future__ import annotations
 import functools, itertools
 from typing import Iterable, Sequence
-from tinygrad.helpers import DEBUG, dedup, prod, unwrap
+from tinygrad.helpers import DEBUG, dedup, getenv, prod, unwrap
 from tinygrad.dtype import Invalid, strong_dtype
 from tinygrad.uop.ops import GroupOp, Ops, UOp, sint, identity_element, AxisType
 from tinygrad.uop.lane import mop_on_lane
@@ -28,7 +28,9 @@ def own_view(x:UOp, ws:Windows, fill:bool|None=None) -> UOp:
 
 def mask(ws:Windows, shape:Shape) -> UOp|None:
   """which elements of a lane's part are in the value, None if all are"""
-  return own_view(UOp.const(True).expand(shape), over, False) if (over:=clipped(ws, shape)) else None
+  if not (over:=clipped(ws, shape)): return None
+  inside = {ax:size for ax,off,size in ws if (ax, off, size) not in over}
+  return own_view(UOp.const(True).expand(tuple(inside.get(a, s) for a,s in enumerate(shape))), over, False)
 
 def parts(x:UOp, keep:Windows, devices:str|tuple[str, ...]) -> list[tuple[Box, UOp]]:
   """(box, value on devices) of all that the lanes hold of x in the windows that are not kept. a lane receives from one that has the same
@@ -317,35 +319,60 @@ def redistribute(x:UOp, ws:Windows) -> UOp:
   whole = x.src[0] if keep else x
   return own_view(whole, new) if not new or (ret:=reduce_scatter(whole, new)) is None else ret
 
+BIG = getenv("RING_ALLREDUCE_THRESHOLD", 256_000)
+
+def reduce_groups(at:list[Box], same:list[Box]) -> list[list[int]]|None:
+  """the lanes that reduce together: of those that have the same kept windows one for each part, the nearest in the mesh. None if they don't pair up"""
+  ret:list[list[int]] = []
+  for kept in dedup(same):
+    holders:dict[Box, list[int]] = {}
+    for i in [i for i in range(len(at)) if same[i] == kept]: holders.setdefault(at[i], []).append(i)
+    if len({len(h) for h in holders.values()}) != 1: return None
+    ret += [list(group) for group in zip(*holders.values())]
+  return ret
+
 def allreduce(x:UOp, local:UOp, reduced:Windows, kept:Windows, op:Ops) -> UOp:
   """local, the lanes' results of a reduce of x over its reduced windows, reduced over the lanes that have the same kept windows"""
   n = len(x.device)
-  at, same = boxes(reduced, x.shape, n), boxes(kept, x.shape, n)
+  at, same = boxes(reduced, x.shape, n), boxes(kept, x.shape, n) if kept else [()]*n
+  if (groups:=reduce_groups(at, same)) is not None:
+    if len(groups) == 1: return local.allreduce(op, x.device)
+    if len(groups[0]) == 1: return local
+    # along one dimension of a mesh
+    if DEBUG >= 2: report(f"allreduce of {' and '.join(map(str, groups))}", x, reduced, kept, x.device, int(local.max_numel()))
+    if all(isinstance(s, int) for s in local.shape) and len(groups[0]) > 2 and prod(local.shape) > BIG:
+      local = local.contiguous()
+      return allreduce_into(UOp.empty(local.shape, dtype=local.dtype, device=x.device), local, op, groups)
+    terms = [UOp.mstack(*[to_device(lane_view(local, g[k]), x.device[j]) for j in range(n) for g in groups if j in g]) for k in range(len(groups[0]))]
+    return functools.reduce(lambda a,b: a.alu(op, b), terms)
   if not kept:
     # lanes that hold the same part count once: all but the first have the identity
-    if len(first:=[i for i,b in enumerate(at) if b not in at[:i]]) < n:
-      d = UOp.range(n, -1, AxisType.DEVICE)
-      local = UOp.const(False).usum(*[d.eq(i) for i in first]).where(local, local.const_like(identity_element(op, local.dtype)))
+    first = [i for i,b in enumerate(at) if b not in at[:i]]
+    local = on(first, UOp.range(n, -1, AxisType.DEVICE)).where(local, local.const_like(identity_element(op, local.dtype)))
     return local.allreduce(op, x.device)
-  terms:list[UOp] = []
+  terms = []
   for box in dedup([b for b in at if not empty(b)]):
     mine = [[i for i in range(n) if at[i] == box and same[i] == same[j]] for j in range(n)]
-    terms.append(UOp.mstack(*[local.mselect(j if j in m or not m else m[0]).copy_to_device(x.device[j]) for j,m in enumerate(mine)]))
-  ret = terms[0]
-  for t in terms[1:]: ret = ret.alu(op, t)
-  return ret
+    terms.append(UOp.mstack(*[to_device(lane_view(local, j if j in m or not m else m[0]), x.device[j]) for j,m in enumerate(mine)]))
+  return functools.reduce(lambda a,b: a.alu(op, b), terms)
 
-def allreduce_into(to:UOp, x:UOp, op:Ops) -> UOp:
-  """the lanes of x reduced, in each lane of to: a device reduces a chunk from copies of the others' and copies what comes out to them, so that it
-  receives 2*(n-1)/n of the size, the least that there is (Patarasuk and Yuan, Bandwidth optimal all-reduce algorithms, 2009)"""
-  n, numel, x = len(x.device), int(x.max_numel()), x.flatten()
-  # chunks of whole vectors
-  step = -(-numel // (32*n))*32 if numel >= 32*n else -(-numel // n)
-  chunks = [(i*step, min((i+1)*step, numel)) for i in range(n) if i*step < numel]
-  def part(u:UOp, i:int) -> UOp: return cut(u, Ops.SHRINK, {0:(chunks[i][0], chunks[i][1]-chunks[i][0])})
-  lanes, own = [to.flatten().mselect(i) for i in range(n)], list[UOp]()
-  for i in range(len(chunks)):
-    terms = [part(x.mselect(j), i) for j in range(n)]
-    terms = [t if j == i else t.copy_to_device(x.device[i]) for j,t in enumerate(terms)]
-    own.append(lanes[i].after(part(lanes[i], i).store(functools.reduce(lambda a,b: a.alu(op, b), terms))))
-  return to.after(*[part(lanes[j], i).store(part(own[i], i).copy_to_device(x.device[j])) for k in range(1, n) for i in range(len(chunks)) for j in [(i+k) % n]])
+def allreduce_into(to:UOp, x:UOp, op:Ops, groups:Sequence[Sequence[int]]=()) -> UOp:
+  """the lanes of x (of each group) reduced, in each lane of to: a device reduces a chunk from copies of the others' and copies what comes out to
+  them, so that it receives 2*(n-1)/n of the size, the least that there is (Patarasuk and Yuan, Bandwidth optimal all-reduce algorithms, 2009)"""
+  x, flat = x.flatten(), to.flatten()
+  lanes, numel, stores = [lane_view(flat, i) for i in range(len(x.device))], int(x.max_numel()), list[UOp]()
+  for group in groups or [range(len(x.device))]:
+    n = len(group)
+    # chunks of whole vectors
+    step = -(-numel // (32*n))*32 if numel >= 32*n else -(-numel // n)
+    chunks = [(b, min(b+step, numel)-b) for b in range(0, numel, step)]
+    def part(u:UOp, i:int) -> UOp: return cut(u, Ops.SHRINK, {0:chunks[i]})
+    own = list[UOp]()
+    for i,j in zip(range(len(chunks)), group):
+      terms = [part(lane_view(x, k), i) for k in group]
+      terms = [t if k == j else t.copy_to_device(x.device[j]) for k,t in zip(group, terms)]
+      own.append(lanes[j].after(part(lanes[j], i).store(functools.reduce(lambda a,b: a.alu(op, b), terms))))
+    # each to the next one first
+    stores += [part(lanes[j], i).store(part(own[i], i).copy_to_device(x.device[j])) for k in range(1, n) for i in range(len(chunks))
+               for j in [group[(i+k) % n]]]
+  return to.after(*stores)

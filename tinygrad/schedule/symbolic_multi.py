@@ -95,10 +95,9 @@ def window_store(root:UOp, dest:UOp, v:UOp) -> UOp|None:
   # threads store their own parts
   if not (ws:=dest.windows) and not isinstance(v.device, tuple): return root.replace(src=(own_view(dest, v.windows), v.src[0])+root.src[2:])
   if v.shape != ():
-    m, whole = mask(ws, dest.shape), not v.windows
-    v = to_lane(v, ws)
-    # a lane's part past the value is not written. where it comes from a whole value it's Invalid already
-    if m is not None and not whole: v = m.where(v, v.const_like(Invalid))
+    m, v = mask(ws, dest.shape), to_lane(v, ws)
+    # a lane's part past the value is not written
+    if m is not None: v = m.where(v, v.const_like(Invalid))
   return root.replace(src=(dest.src[0] if ws else dest, v)+root.src[2:])
 
 def put_back(view:UOp, v:UOp) -> UOp:
@@ -177,8 +176,23 @@ def lane_inward(root:UOp) -> UOp|None:
 
 def shrink_lanes(root:UOp, x:UOp) -> UOp|None:
   """what is cut off after a copy is cut off before it"""
-  if (lanes:=x.lane_srcs) is None: return None
-  return UOp.mstack(*[mop_on_lane(root, s.src[0], i).copy_to_device(s.device) if s.op is Ops.COPY else mop_on_lane(root, s, i).contiguous()
+  join, before = (x.src[0], [o for o,_ in x.marg]) if x.op is Ops.PAD else (x, [0]*len(x.shape))
+  if (lanes:=join.lane_srcs) is None or (x.op is Ops.PAD and (x.arg is not None or not all(isinstance(s, int) for s in (*before, *join.shape)))):
+    return None
+  def part(s:UOp, i:int) -> UOp:
+    cut_lane = mop_on_lane(root, s, i)
+    if x.op is not Ops.PAD: return cut_lane
+    # what the lane has of the value, with nothing around it
+    at = [(o-p, size) for (o,size),p in zip(cut_lane.marg, before)]
+    if not all(isinstance(v, int) for m in at for v in m): return mop_on_lane(root, x.replace(src=(s,)+x.src[1:]), i)
+    inside = [(min(max(o, 0), total), min(max(o+size, 0), total)) for (o,size),total in zip(at, s.shape)]
+    if any(b >= e for b,e in inside): return cut(s, Ops.SHRINK, {a:(0, min(size, total)) for a,((_,size),total) in enumerate(zip(at, s.shape))})
+    return cut(s, Ops.SHRINK, {a:(b, e-b) for a,(b,e) in enumerate(inside)})
+  def whole(v:UOp, i:int) -> UOp:
+    if x.op is not Ops.PAD or v.shape == root.shape: return v
+    at = [max(0, p-o) if isinstance(o, int) else 0 for (o,_),p in zip(mop_on_lane(root, join, i).marg, before)]
+    return cut(v, Ops.PAD, {a:(min(o, size-had), size) for a,(o,size,had) in enumerate(zip(at, root.shape, v.shape))})
+  return UOp.mstack(*[whole(part(s.src[0], i).copy_to_device(s.device), i) if s.op is Ops.COPY else whole(part(s, i), i).contiguous()
                       for i,s in enumerate(lanes)])
 
 def copy_lanes(root:UOp, x:UOp) -> UOp|None:
@@ -206,7 +220,8 @@ def store_pieces(dest:UOp, v:UOp) -> UOp|None:
     if lanes is None or len(lanes) != n: return None
     for i,s in enumerate(lanes):
       # a lane's own part
-      src = s.src[0] if s.op is Ops.COPY and s.src[0].device == s.device else s
+      if s.op is Ops.COPY and s.src[0].device == s.device: s = s.src[0]
+      src = s
       while src.op is Ops.RESHAPE: src = src.src[0]
       if src.lane == i and n > 1: own.setdefault(src.src[1].flatten(), {})[i] = found[1]
       else: stores.append(cut(lane(i), Ops.SHRINK, {0:(found[1], int(x.max_numel()))}).store(s.flatten()))
@@ -256,6 +271,8 @@ symbolic_multi_pm = PatternMatcher([
   # lanes
   (UPat(Ops.WHERE, name="root", arg="lane"), lane_inward),
   (UPat(Ops.SHRINK, src=(UPat(Ops.INDEX, src=(UPat(Ops.STACK), UPat(Ops.RANGE)), name="x"),), allow_any_len=True, name="root"), shrink_lanes),
+  (UPat(Ops.SHRINK, src=(UPat(Ops.PAD, src=(UPat(Ops.INDEX, src=(UPat(Ops.STACK), UPat(Ops.RANGE))),), allow_any_len=True, name="x"),),
+        allow_any_len=True, name="root"), shrink_lanes),
   (UPat(Ops.COPY, src=(UPat(name="x"),), name="root"), copy_lanes),
 ])
 if not getenv("LATE_ALLREDUCE", 1):
