@@ -347,7 +347,9 @@ def run(p, single=False):
   w = Tensor(data(out[0].shape, "float32", 7), device="CPU")
   if isinstance(out[0].device, tuple): w = w.shard(devices)
   wanted = [t for i,t in enumerate(ins) if i in reached(p)]
-  return [[read(out[0])]+[read(x) for x in (out[0]*w).sum().gradient(*wanted)]]
+  # before what is read replaces what it was computed from
+  grads = (out[0]*w).sum().gradient(*wanted)
+  return [[read(out[0])]+[read(x) for x in grads]]
 
 def reached(p):
   vals, n = reference(p), len(p["ins"])

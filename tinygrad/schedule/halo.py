@@ -2,7 +2,7 @@
 from __future__ import annotations
 import itertools
 from tinygrad.dtype import dtypes
-from tinygrad.uop.ops import AxisType, GroupOp, Ops, UOp
+from tinygrad.uop.ops import AxisType, GroupOp, Ops, UOp, sint
 from tinygrad.schedule.indexing import apply_movement_op
 from tinygrad.schedule.window import Window, Windows, block, is_window, offsets, place
 from tinygrad.schedule.redistribute import by_lane, own_view
@@ -30,14 +30,22 @@ def merged(runs:list[Run]) -> list[Run]:
     else: ret.append((b, e))
   return ret
 
+TRIES = 64
 def runs_of(idx:UOp, rng:UOp, begin:int, end:int) -> list[Run]|None:
   """what idx takes while rng is in [begin, end)"""
-  i = idx.substitute({rng:UOp.range(end-begin, rng.arg[0], AxisType.WEAK)+begin if end-begin > 1 else rng.const_like(begin)}).simplify()
-  if not isinstance(i.vmin, int) or not isinstance(i.vmax, int): return None
-  # where it wraps around it's two runs
-  if end-begin == 1 or i.vmax-i.vmin < 2*(end-begin): return [(i.vmin, i.vmax+1)]
-  a, b = (runs_of(idx, rng, lo, hi) for lo,hi in ((begin, (begin+end)//2), ((begin+end)//2, end)))
-  return None if a is None or b is None else merged(a+b)
+  def ends(b:int, e:int) -> tuple[sint, sint]:
+    i = idx.substitute({rng:UOp.range(e-b, rng.arg[0], AxisType.WEAK)+b if e-b > 1 else rng.const_like(b)}).simplify()
+    return i.vmin, i.vmax
+  todo, ret, tries = [(begin, end)], list[Run](), 0
+  while todo:
+    b, e = todo.pop()
+    lo, hi = ends(b, e)
+    if not isinstance(lo, int) or not isinstance(hi, int): return None
+    # it goes from one end to the other in equal steps, or it wraps around somewhere
+    if hi-lo < e-b or (tries:=tries+1) > TRIES or \
+       e-b > 2 and hi-lo == abs(ends(b+1, b+2)[0]-ends(b, b+1)[0])*(e-b-1): ret.append((lo, hi+1))
+    else: todo += [(b, (b+e)//2), ((b+e)//2, e)]
+  return merged(ret)
 
 def needed(idx:UOp, rng:UOp, size:int, lanes:int) -> list[list[Run]]|None:
   """for each lane the runs of places that idx takes while rng is in the lane's block"""

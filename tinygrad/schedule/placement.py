@@ -1,6 +1,6 @@
 """where the parts of a tensor are made and kept, as it's placed on several devices"""
 from __future__ import annotations
-from tinygrad.device import canonicalize_device
+from tinygrad.device import Device, canonicalize_device
 from tinygrad.dtype import strong_dtype
 from tinygrad.helpers import prod
 from tinygrad.uop.ops import AxisType, Ops, UOp, GroupOp, buffers
@@ -55,6 +55,7 @@ def mesh_of(devices) -> tuple[Devices, tuple[int, ...]]:
   return sum((mesh_of(d)[0] for d in devices), ()), (len(devices), *mesh_of(devices[0])[1])
 
 def check(shape:tuple, devices:Devices, mesh:tuple[int, ...], axes:tuple[int|None, ...]) -> None:
+  if not devices: raise RuntimeError(f"{shape} can't be placed on no device")
   if len(set(devices)) != len(devices): raise RuntimeError(f"{shape} can't be placed on {devices}: a device is named twice")
   if len(axes) != len(mesh):
     raise RuntimeError(f"{shape} on a mesh of {' by '.join(map(str, mesh))} devices takes an axis, or None, for each of its {len(mesh)} dimensions: {axes}")
@@ -116,3 +117,11 @@ def sharded(t, devices, axis):
   if len(devices) == 1 and isinstance(devices[0], str): return t.to(devices[0])
   axes = tuple(None if a is None else t._resolve_dim(a) for a in axis) if isinstance(axis, (tuple, list)) else None if axis is None else t._resolve_dim(axis)
   return type(t)(placed(t.uop, devices, axes)).is_param_(t.is_param)
+
+def random_device(devices:Devices) -> str:
+  """whose random numbers a tensor on these devices has: those that it would have on one"""
+  return Device.DEFAULT if Device.DEFAULT in devices else devices[0]
+
+def argument(x:UOp) -> UOp:
+  """a compiled function takes plain blocks, or what is whole"""
+  return x.copy_to_device(x.device) if isinstance(x.device, tuple) and x.windows and plain_axis(x) is None else x

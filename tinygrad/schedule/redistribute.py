@@ -6,7 +6,7 @@ from tinygrad.helpers import DEBUG, dedup, getenv, prod, unwrap
 from tinygrad.dtype import Invalid, strong_dtype
 from tinygrad.uop.ops import GroupOp, Ops, UOp, sint, identity_element, AxisType
 from tinygrad.uop.lane import mop_on_lane
-from tinygrad.schedule.slice_copy import slice_of
+from tinygrad.schedule.slice_copy import flat_memory, slice_of
 from tinygrad.schedule.window import Box, Shape, Windows, boxes, clipped, empty, lanes_of, offsets, place, plain, through_reshape
 
 def cut(x:UOp, op:Ops, arg:dict[int, tuple[sint, sint]], fill=None) -> UOp:
@@ -171,7 +171,7 @@ def all_to_all(devices:tuple[str, ...], local:UOp, slots:dict, axes:tuple[int, .
   if slice_of(parts) is None: parts = parts.contiguous()
   d = UOp.range(n, -1, AxisType.DEVICE)
   landed = UOp.empty(n*each, dtype=local.dtype, device=devices)
-  had, has = [[lane_view(u.flatten(), i) for i in range(n)] for u in (parts, landed)]
+  had, has = [[lane_view(flat_memory(u), i) for i in range(n)] for u in (parts, landed)]
   def nth(u:UOp, i:int) -> UOp: return cut(u, Ops.SHRINK, {0:(i*each, each)})
   landed = landed.after(*[nth(has[j], i).store(nth(had[i], j).copy_to_device(devices[j])) for k in range(1, n) for i in range(n) for j in [(i+k) % n]])
   landed = landed.reshape(parts.shape)
@@ -237,7 +237,9 @@ def exchange(x:UOp, keep:Windows, gone:Windows, new:Windows) -> UOp|None:
           lanes.append(to_device(u, dev))
           landed[j, lanes[-1].shape] = lanes[-1]
         # the own part is a buffer if it's all there is
-        elif j in mine and tuple(local.shape) == tuple(own.shape): lanes.append(lane_view(local, j))
+        elif j in mine and tuple(local.shape) == tuple(own.shape):
+          u, found = lane_view(local, j), slice_of(lane_view(local, j))
+          lanes.append(u if found is not None and found[0].max_numel() == u.max_numel() else u.contiguous())
         else: lanes.append(None)
       part = next(u.shape for u in lanes if u is not None)
       whole = own is not None and tuple(local.shape) == tuple(own.shape)
@@ -359,7 +361,7 @@ def allreduce(x:UOp, local:UOp, reduced:Windows, kept:Windows, op:Ops) -> UOp:
 def allreduce_into(to:UOp, x:UOp, op:Ops, groups:Sequence[Sequence[int]]=()) -> UOp:
   """the lanes of x (of each group) reduced, in each lane of to: a device reduces a chunk from copies of the others' and copies what comes out to
   them, so that it receives 2*(n-1)/n of the size, the least that there is (Patarasuk and Yuan, Bandwidth optimal all-reduce algorithms, 2009)"""
-  x, flat = x.flatten(), to.flatten()
+  x, flat = flat_memory(x), flat_memory(to)
   lanes, numel, stores = [lane_view(flat, i) for i in range(len(x.device))], int(x.max_numel()), list[UOp]()
   for group in groups or [range(len(x.device))]:
     n = len(group)

@@ -1,5 +1,6 @@
 """a copy between devices moves a contiguous piece of memory: a slice of a buffer is one already, so it needs no kernel to cut it out or put it in"""
 from __future__ import annotations
+from tinygrad.dtype import dtypes
 from tinygrad.helpers import prod
 from tinygrad.uop.ops import Ops, UOp, shape_to_shape_arg
 
@@ -20,6 +21,11 @@ def slice_of(x:UOp) -> tuple[UOp, int]|None:
     x = x.src[0]
   return (x, at) if x.lane is not None or x.has_buffer_identity(after_ok=True) else None
 
+def flat_memory(x:UOp) -> UOp:
+  """x in one axis, below every RESHAPE: its places need no math then"""
+  while x.op is Ops.RESHAPE: x = x.src[0]
+  return x.flatten()
+
 def is_slice(x:UOp) -> bool: return isinstance(x.device, str) and not x.device.startswith(NO_SLICE) and slice_of(x) is not None
 
 def offset(idx:UOp, r:UOp|None) -> int|None:
@@ -28,8 +34,10 @@ def offset(idx:UOp, r:UOp|None) -> int|None:
   o = idx if r is None else (idx-r).simplify()
   return o.val if o.op is Ops.CONST else None
 
-def copy_slice(call:UOp, dst:UOp, di:UOp, src:UOp, si:UOp, r:UOp|None=None) -> UOp|None:
+def copy_slice(call:UOp, dst:UOp, di:UOp, src:UOp, si:UOp, v:UOp, r:UOp|None=None) -> UOp|None:
   """dst[r+a] = src[r+b] as a copy of slices"""
+  # what was stored with a width may be read without one
+  if v.op is Ops.CAST and (v.dtype not in dtypes.weaks or dst.dtype != src.dtype): return None
   if dst.device == src.device or (r is not None and r.src[0].op is not Ops.CONST): return None
   n = 1 if r is None else r.src[0].val
   if (a:=offset(di, r)) is None or (b:=offset(si, r)) is None: return None

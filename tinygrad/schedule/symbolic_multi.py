@@ -6,7 +6,7 @@ from tinygrad.dtype import dtypes, Invalid
 from tinygrad.uop.ops import AxisType, Ops, UOp, PatternMatcher, UPat, GroupOp, graph_rewrite, resolve, identity_element
 from tinygrad.uop.lane import mop_on_lane, on_lane
 from tinygrad.schedule.allreduce import handle_allreduce
-from tinygrad.schedule.slice_copy import slice_of
+from tinygrad.schedule.slice_copy import flat_memory, slice_of
 from tinygrad.schedule.window import Windows, is_window, place, plain, plain_axis, windows
 from tinygrad.schedule.halo import halo_srcs, is_lost
 from tinygrad.schedule.redistribute import allreduce, cut, gather, lane_view, mask, only_moves, own_view, redistribute, reduce_scatter
@@ -197,7 +197,10 @@ def shrink_lanes(root:UOp, x:UOp) -> UOp|None:
 
 def copy_lanes(root:UOp, x:UOp) -> UOp|None:
   if isinstance(root.device, str): return x.mselect(0).copy_to_device(root.device) if isinstance(x.device, tuple) else None
-  if isinstance(x.device, tuple): return None
+  if isinstance(x.device, tuple):
+    # the same on each of other devices, that has it or gets it from one that does
+    if x.device == root.device: return None
+    return UOp.mstack(*[lane_view(x, x.device.index(d) if d in x.device else j % len(x.device)).copy_to_device(d) for j,d in enumerate(root.device)])
   # what no device has to hold is the same on each
   return sx if (sx:=x.simplify()).device is None else UOp.mstack(*[x.copy_to_device(d) for d in root.device])
 
@@ -212,7 +215,7 @@ def pieces(dest:UOp, v:UOp) -> Iterator[tuple[UOp, UOp]]:
 def store_pieces(dest:UOp, v:UOp) -> UOp|None:
   """what comes from other devices lands where it's needed, if that is one piece of memory"""
   if v.op is Ops.COPY or not dest.has_buffer_identity() or dest.base in v.backward_slice: return None
-  flat, stores, own, n = dest.flatten(), list[UOp](), dict[UOp, dict[int, int]](), len(dest.device) if isinstance(dest.device, tuple) else 1
+  flat, stores, own, n = flat_memory(dest), list[UOp](), dict[UOp, dict[int, int]](), len(dest.device) if isinstance(dest.device, tuple) else 1
   def lane(i:int) -> UOp: return lane_view(flat, i) if isinstance(dest.device, tuple) else flat
   for place,x in pieces(dest, v):
     if (found:=slice_of(place)) is None: return None
@@ -223,7 +226,7 @@ def store_pieces(dest:UOp, v:UOp) -> UOp|None:
       if s.op is Ops.COPY and s.src[0].device == s.device: s = s.src[0]
       src = s
       while src.op is Ops.RESHAPE: src = src.src[0]
-      if src.lane == i and n > 1: own.setdefault(src.src[1].flatten(), {})[i] = found[1]
+      if src.lane == i and n > 1 and src.src[1].device == dest.device: own.setdefault(src.src[1].flatten(), {})[i] = found[1]
       else: stores.append(cut(lane(i), Ops.SHRINK, {0:(found[1], int(x.max_numel()))}).store(s.flatten()))
   if not any(st.src[1].op_in_backward_slice_with_self(Ops.COPY) for st in stores): return None
   d = UOp.range(n, -1, AxisType.DEVICE)
@@ -247,7 +250,8 @@ symbolic_multi_pm = PatternMatcher([
   (UPat(Ops.UNSHARD, name="x"), lambda x: place(x.src[0], x.windows, x.shape)),
   (UPat(Ops.PARAM, name="p"), param_to_window),
   (UPat(Ops.PAD, src=(UPat(Ops.PAD, name="x"),), allow_any_len=True, name="root"),
-   lambda root,x: place(x.src[0], root.windows, root.shape) if is_window(x) and is_window(root) else None),
+   lambda root,x: place(x.src[0] if all(w in root.windows for w in x.windows) else gather(x), root.windows, root.shape)
+    if is_window(x) and is_window(root) else None),
   (UPat(Ops.MSELECT, name="x"), lambda x: x.src[0].mselect(x.arg)),
   (UPat(Ops.MSTACK, name="x"), lambda x: UOp.mstack(*x.src)),
   # values

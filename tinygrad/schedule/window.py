@@ -126,7 +126,9 @@ def through_reshape(ws:Windows, old:Shape, new:Shape) -> Windows|None:
     ret.append((j, off, size))
   return by_axis(ret) if len({w[0] for w in ret}) == len(ret) else None
 
-def through_shrink(ws:Windows, marg:tuple[tuple[sint, sint], ...], shape:Shape) -> Windows:
+def through_shrink(ws:Windows, marg:tuple[tuple[sint, sint], ...], shape:Shape) -> Windows|None:
+  # what ends somewhere else each time is cut where it's whole
+  if any(not isinstance(s, int) and marg[ax] != (0, shape[ax]) and not (isinstance(o, UOp) and o.ranges) for ax,_,_ in ws for o,s in [marg[ax]]): return None
   # an offset that depends on the device asks for the lane's own part, which is no window of the result
   moved, own = list[Window](), by_axis([(ax, s, size) for ax,(s,size) in enumerate(marg) if isinstance(s, UOp) and s.ranges])
   held = {ax for ax,_,_ in own}
@@ -138,7 +140,10 @@ def through_shrink(ws:Windows, marg:tuple[tuple[sint, sint], ...], shape:Shape) 
   return tuple(moved)
 
 def through_pad(u:UOp, ws:Windows, shape:Shape) -> Windows|None:
-  if u.is_window: return by_axis(ws + tuple((ax, o, s) for ax,((o,_),s) in enumerate(zip(u.marg, shape)) if isinstance(o, UOp) and o.ranges))
+  if u.is_window:
+    own = tuple((ax, o, s) for ax,((o,_),s) in enumerate(zip(u.marg, shape)) if isinstance(o, UOp) and o.ranges)
+    # of all of the other axes, if no lane has it elsewhere
+    return by_axis(own+ws) if not ws or covers(by_axis(own+ws), u.shape) else own
   changed = [ax for ax,_,_ in ws if u.marg[ax] != (0, shape[ax])]
   # no lane has the fill
   if changed and u.arg is not None: return None

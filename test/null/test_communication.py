@@ -1,0 +1,87 @@
+# what is moved between devices and launched for it, counted on the NULL device: see bench/communication.py for what 0.14.0 needs
+import os, unittest
+from collections import Counter
+import pytest
+from tinygrad import Tensor, nn
+from tinygrad.engine.realize import get_call_arg_uops
+from tinygrad.helpers import Context, to_tuple
+from tinygrad.uop.ops import Ops
+
+pytestmark = [pytest.mark.needs("placement"), pytest.mark.skipif(os.getenv("SYMBOLIC_MULTI") != "1", reason="needs the flag")]
+
+def devices(n): return ("NULL", *[f"NULL:{i}" for i in range(1, n)])
+def sharded(*shape, axis=0, n=4): return Tensor.empty(*shape).shard(devices(n), axis).realize()
+def counts(*outs):
+  """bytes that the busiest device receives, kernels on all devices, copies"""
+  if not (outs:=[t for t in outs if not t.uop.has_buffer_identity()]): return 0, 0, 0
+  linear, _ = outs[0].linear_with_vars(*outs[1:])
+  got, kernels, copies = Counter(), 0, 0
+  for call in linear.src:
+    dest = get_call_arg_uops(call)[0]
+    if call.src[0].op is not Ops.COPY: kernels += len(to_tuple(dest.device))
+    else:
+      copies += 1
+      if get_call_arg_uops(call)[1].device.startswith("NULL"): got[dest.device] += dest.max_numel()*dest.dtype.itemsize
+  return max(got.values(), default=0), kernels, copies
+
+S = 2**20*4
+
+class TestLeast(unittest.TestCase):
+  """a million floats"""
+  def each(self, fxn, want):
+    for n in (2, 4, 8):
+      with self.subTest(n=n): self.assertEqual(counts(fxn(n)), want(n))
+  def test_allgather(self): self.each(lambda n: sharded(1024, 1024, n=n).shard(devices(n)).contiguous(), lambda n: ((n-1)*S//n, n, n*(n-1)))
+  def test_gather_to_one(self): self.each(lambda n: sharded(1024, 1024, n=n).to("NULL").contiguous(), lambda n: ((n-1)*S//n, 1, n-1))
+  def test_broadcast(self): self.each(lambda n: Tensor.empty(1024, 1024).realize().clone().realize().shard(devices(n)).contiguous(), lambda n: (S, 1, n-1))
+  def test_all_to_all(self): self.each(lambda n: sharded(1024, 1024, n=n).shard(devices(n), 1).contiguous(), lambda n: ((n-1)*S//n//n, 2*n, n*(n-1)))
+  @pytest.mark.patch("allreduce-into-lanes")
+  def test_allreduce(self): self.each(lambda n: sharded(n, 2**20, n=n).sum(0), lambda n: (2*(n-1)*S//n, n, 2 if n == 2 else 2*n*(n-1)))
+  def test_reduce_scatter(self): self.each(lambda n: sharded(n, 2**20, n=n).sum(0).shard(devices(n), 0).contiguous(), lambda n: ((n-1)*S//n, 2*n, n*(n-1)))
+  def test_roll(self): self.each(lambda n: sharded(1024, 1024, n=n).roll(1, 0).contiguous(), lambda n: (4096, n, n))
+  def test_flip(self): self.each(lambda n: sharded(1024, 1024, n=n).flip(0).shard(devices(n), 0).contiguous(), lambda n: (S//n, n, n))
+  def test_halo(self):
+    def conv(n): return sharded(1, 4, 256, 64, axis=2, n=n).conv2d(Tensor.empty(4, 4, 3, 3).shard(devices(n)).realize(), padding=1)
+    self.each(conv, lambda n: ((1 if n == 2 else 2)*4*64*4, 2*n, 2*(n-1)))
+  def test_nothing(self):
+    for n in (2, 4, 8):
+      x, y = sharded(1024, 1024, n=n), sharded(1024, 1024, n=n)
+      for t in (x+y, x.flip(0).contiguous(), x+y.flip(1), (x.flip(0)*y.flip(0)).flip(0), x[8:-8].contiguous(), x.shard(devices(n), 0)*2, x.full_like(2), x.clone()):
+        self.assertEqual((counts(t)[0], counts(t)[2]), (0, 0), f"{t.uop.op} {t.shape}")
+  def test_uneven(self):
+    x = sharded(1001, 6)
+    self.assertEqual(counts(x.shard(devices(4)).contiguous())[0], (1001-248)*6*4)
+    self.assertEqual(counts((x+1).sum(1))[0], 0)
+    self.assertEqual(counts(x.shard(devices(2)).contiguous())[0], (1001-251)*6*4)
+
+class TestSteps(unittest.TestCase):
+  def step(self, n, axis):
+    w = [sharded(1024, 1024, axis=axis, n=n).is_param_() for _ in range(2)]
+    opt = nn.optim.SGD(w, lr=0.1)
+    with Context(TRAINING=1):
+      ((sharded(4096, 1024, n=n) @ w[0]).relu() @ w[1]).square().mean().backward()
+      return counts(*opt.schedule_step())[0]
+  def test_data_parallel(self):
+    for n in (2, 4): self.assertEqual(self.step(n, None), 2*2*(n-1)*S//n)
+  def test_fully_sharded(self):
+    # both weights gathered, the gradients reduced and scattered
+    for n in (2, 4): self.assertEqual(self.step(n, 0), 2*2*(n-1)*S//n)
+
+class TestMadeInPlace(unittest.TestCase):
+  def test_counts(self):
+    for n in (2, 4):
+      for t in (Tensor.zeros(1024, 8), Tensor.ones(1024, 8)*2, Tensor.full((1024, 8), 3)):
+        for axis in (0, 1, None): self.assertEqual(counts(t.shard(devices(n), axis).contiguous()), (0, n, 0))
+      self.assertEqual(counts(Tensor.empty(1024, 8).shard(devices(n), 0)), (0, 0, 0))
+    # the seed and the counter
+    self.assertLessEqual(counts(Tensor.rand(1024, 1024).shard(devices(4), 0))[0], 16)
+
+class TestMeshes(unittest.TestCase):
+  def test_along_one_dimension(self):
+    x = Tensor.empty(512, 2048).shard((devices(4)[:2], devices(4)[2:]), (0, 1)).realize()
+    # two and two, each with a half of the result
+    self.assertEqual(counts(x.sum(0))[0], 1024*4)
+    self.assertEqual(counts(x.sum(1))[0], 256*4)
+    self.assertEqual(counts(x*2+x.exp())[0], 0)
+
+if __name__ == "__main__": unittest.main()

@@ -1,0 +1,211 @@
+# where a tensor is kept: any length on any number of devices, meshes, made in place, moved between placements
+import itertools, math, os, unittest
+import numpy as np
+import pytest
+from tinygrad import Context, Tensor, TinyJit, dtypes, nn
+from tinygrad.nn.state import get_state_dict, load_state_dict
+
+pytestmark = [pytest.mark.needs("placement"), pytest.mark.skipif(os.getenv("SYMBOLIC_MULTI") != "1", reason="needs the flag")]
+
+def devices(n): return tuple(f"CPU:{i}" if i else "CPU" for i in range(n))
+MESHES = {(2, 2): (devices(4)[:2], devices(4)[2:]), (3, 2): tuple(devices(6)[2*i:2*i+2] for i in range(3))}
+def rand(*shape, seed=0): return np.random.RandomState(seed).randn(*shape).astype(np.float32)
+def sizes(t): return [b.size for b in t.uop.buffer.bufs]
+def softmax(a, axis): return (e:=np.exp(a-a.max(axis, keepdims=True)))/e.sum(axis, keepdims=True)
+
+# name: (of a tensor, of an array)
+PROGRAMS = {
+  "whole": (lambda x: x, lambda a: a), "plus one": (lambda x: (x+1).realize()*2, lambda a: (a+1)*2), "sum": (lambda x: x.sum(), lambda a: a.sum()),
+  "sum 0": (lambda x: x.sum(0), lambda a: a.sum(0)), "max 1": (lambda x: x.max(1), lambda a: a.max(1)), "mean 0": (lambda x: x.mean(0), lambda a: a.mean(0)),
+  "softmax": (lambda x: x.softmax(0), lambda a: softmax(a, 0)), "transpose": (lambda x: x.T.contiguous(), lambda a: a.T),
+  "flip": (lambda x: x.flip(0).realize()+x, lambda a: a[::-1]+a), "from the second": (lambda x: x[1:], lambda a: a[1:]), "last": (lambda x: x[-1], lambda a: a[-1]),
+  "twice": (lambda x: x.cat(x), lambda a: np.concatenate([a, a])), "flat": (lambda x: x.reshape(-1)+1, lambda a: a.reshape(-1)+1),
+  "padded": (lambda x: x.pad(((1, 2), (0, 1)), value=3), lambda a: np.pad(a, ((1, 2), (0, 1)), constant_values=3)),
+  "running sum": (lambda x: x.cumsum(0), lambda a: a.cumsum(0)), "rolled": (lambda x: x.roll(1, 0)*x, lambda a: np.roll(a, 1, 0)*a),
+  "with itself": (lambda x: x.T @ x, lambda a: a.T @ a), "sorted": (lambda x: x.sort(0)[0], lambda a: np.sort(a, 0)),
+}
+
+class Placement(unittest.TestCase):
+  def same(self, t, want, msg=""): np.testing.assert_allclose(t.numpy(), want, 1e-4, 1e-4, err_msg=msg)
+  def programs(self, place, a, **where):
+    for name,(fxn,ref) in PROGRAMS.items():
+      with self.subTest(name, **where): self.same(fxn(place(a)), ref(a), name)
+
+class TestUneven(Placement):
+  def test_programs(self):
+    for n,rows in ((2, 1), (3, 2), (4, 7), (3, 10)):
+      self.programs(lambda a: Tensor(a).shard(devices(n), 0).realize(), rand(rows, 4), n=n, rows=rows)
+    self.programs(lambda a: Tensor(a).shard(devices(4), 1), rand(4, 6), n=4, axis=1)
+  def test_blocks(self):
+    for n,rows in ((2, 5), (3, 10), (4, 9), (4, 2), (8, 3)):
+      x = Tensor(a:=rand(rows, 3)).shard(devices(n), 0).realize()
+      for y in (x, (x+1).realize(), x.exp().realize(), x.zeros_like().realize(), x.clone().realize()):
+        self.assertEqual((y.uop.axis, sizes(y)), (0, [math.ceil(rows/n)*3]*n))
+      block = math.ceil(rows/n)
+      for i,b in enumerate(x.uop.buffer.bufs):
+        np.testing.assert_equal(b.numpy().reshape(block, 3)[:max(0, min(block, rows-i*block))], a[i*block:(i+1)*block])
+  def test_mixed(self):
+    a, b = rand(7, 5), rand(5, 9, seed=1)
+    for p,q in itertools.product((0, 1, None), repeat=2):
+      self.same(Tensor(a).shard(devices(4), p) @ Tensor(b).shard(devices(4), q), a @ b, f"{p} by {q}")
+      self.same(Tensor(a).shard(devices(4), p)+Tensor(a).shard(devices(4), q).realize(), 2*a, f"{p} plus {q}")
+  def test_writes(self):
+    x, w = Tensor(a:=rand(7, 3)).shard(devices(4), 0).realize(), a.copy()
+    x[3:] = 5
+    w[3:] = 5
+    x[::2] += 1
+    w[::2] += 1
+    self.same(x, w)
+    x.assign(x*2+1).realize()
+    self.same(x, w*2+1)
+  def test_jit(self):
+    f, step = TinyJit(lambda x: (x.softmax(0).sum(1)+x[-1, 0]).realize()), TinyJit(lambda buf, new: buf[new.shape[0]:].cat(new).realize())
+    buf, want = Tensor.zeros(7, 3).shard(devices(3), 0).realize(), np.zeros((7, 3), np.float32)
+    for i in range(5):
+      self.same(f(Tensor(a:=rand(7, 4, seed=i)).shard(devices(3), 0).realize()), softmax(a, 0).sum(1)+a[-1, 0], f"call {i}")
+      buf = step(buf, Tensor(new:=rand(2, 3, seed=i)).shard(devices(3), 0).realize())
+      want = np.concatenate([want[2:], new])
+      self.same(buf, want, f"call {i}")
+  def test_batches_of_changing_size(self):
+    w = Tensor(rand(4, 3)).shard(devices(4)).realize()
+    for rows in (8, 5, 3, 8, 1): self.same(Tensor(a:=rand(rows, 4, seed=rows)).shard(devices(4), 0) @ w, a @ rand(4, 3), f"{rows} rows")
+  def test_training(self):
+    def train(place, opt):
+      Tensor.manual_seed(3)
+      m = [nn.Linear(6, 7), Tensor.relu, nn.LayerNorm(7), nn.Linear(7, 5)]
+      for p in nn.state.get_parameters(m): place(p, 0)
+      opt = opt(nn.state.get_parameters(m), lr=0.01)
+      losses = []
+      with Context(TRAINING=1):
+        for i in range(4):
+          x = place(Tensor(rand(9, 6, seed=i)), 0)
+          opt.zero_grad()
+          losses.append(x.sequential(m).square().mean().backward())
+          opt.step()
+      return [l.item() for l in losses], m
+    for opt in (nn.optim.Adam, lambda ps, lr: nn.optim.SGD(ps, lr=lr, momentum=0.9)):
+      got, m = train(lambda t,ax: t.shard_(devices(4), ax).realize(), opt)
+      np.testing.assert_allclose(got, train(lambda t,ax: t.realize(), opt)[0], 1e-4)
+      self.assertEqual((m[0].weight.uop.axis, sizes(m[0].weight)), (0, [12]*4))
+  def test_nothing_is_lost_by_a_bad_input(self):
+    x = Tensor(a:=rand(6, 2)).shard(devices(3), 0).realize()
+    with self.assertRaisesRegex(RuntimeError, r"\(6, 2\).*named twice"): x.shard(("CPU", "CPU", "CPU:1"), 0)
+    with self.assertRaisesRegex(RuntimeError, r"\(6, 2\).*2 by 2.*\(0,\)"): x.shard(MESHES[2, 2], (0,))
+    with self.assertRaisesRegex(RuntimeError, r"as long everywhere"): x.shard((("CPU",), ("CPU:1", "CPU:2")), (0, 1))
+    with self.assertRaises(IndexError): x.shard(devices(3), 2)
+    self.same(x, a)
+
+class TestReshard(Placement):
+  def test_to_any(self):
+    a = rand(7, 6)
+    ways = [(devices(4), 0), (devices(4), 1), (devices(4), None), (devices(3), 0), (MESHES[2, 2], (0, 1)), (MESHES[2, 2], (None, 0)), (devices(4)[::-1], 0)]
+    for frm,to in itertools.permutations(ways, 2):
+      x = Tensor(a).shard(*frm).realize()
+      self.same(x.shard(*to).realize(), a, f"{frm} to {to}")
+      self.same(x.shard(*to)+1, a+1, f"{frm} to {to}, lazy")
+  def test_same_is_nothing(self):
+    x = Tensor(rand(7, 6)).shard(devices(4), 0)
+    self.assertIs(x.shard(devices(4), 0).uop, x.uop)
+  def test_gradient(self):
+    a, w = rand(7, 6), rand(7, 6, seed=1)
+    for frm,to in ((0, 1), (1, 0), (0, None), (None, 0), (None, 1)):
+      x = Tensor(a).shard(devices(4), frm).realize()
+      y = x.shard(devices(4), to)
+      self.same((y.square()*Tensor(w).shard(devices(4))).sum().gradient(x)[0], 2*a*w, f"{frm} to {to}")
+  def test_partial_sums(self):
+    # a sum over the devices of which each needs a part
+    for n,rows,axis in ((4, 8, 0), (4, 8, 1), (3, 7, 0), (3, 7, 1)):
+      x = Tensor(a:=rand(n, rows, 12)).shard(devices(n), 0).realize()
+      y = x.sum(0).shard(devices(n), axis).realize()
+      self.assertEqual(y.uop.axis, axis)
+      self.same(y, a.sum(0), f"{n} {rows} {axis}")
+      self.same((x.max(0)*2+1).shard(devices(n), axis), a.max(0)*2+1, f"max {n} {rows} {axis}")
+  def test_stays_distributed(self):
+    x = Tensor(a:=rand(12, 8)).shard(devices(4), 0).realize()
+    for y,w in ((x.flip(0), a[::-1]), (x[1:9], a[1:9]), (x+x.flip(0), a+a[::-1]), (x.flip(0).T, a[::-1].T), (x.pad(((2, 1), None)), np.pad(a, ((2, 1), (0, 0))))):
+      y = (y*1.5).realize()
+      self.assertLess(max(sizes(y)), w.size)
+      self.same(y+1, w*1.5+1)
+      y[2:5] = 7
+      w = w*1.5
+      w[2:5] = 7
+      self.same(y, w)
+
+class TestMeshes(Placement):
+  def test_programs(self):
+    for m,ax,shape in (((2, 2), (0, 1), (7, 5)), ((2, 2), (None, 0), (7, 5)), ((3, 2), (1, 0), (6, 8)), ((2, 2), (0, 0), (9, 4))):
+      self.programs(lambda a: Tensor(a).shard(MESHES[m], ax).realize(), rand(*shape), mesh=m, axes=ax, shape=shape)
+  def test_memory(self):
+    self.assertEqual(sizes(Tensor(rand(8, 6)).shard(MESHES[2, 2], (0, 1)).realize()), [12]*4)
+    self.assertEqual(sizes(Tensor(rand(8, 6)).shard(MESHES[2, 2], (None, 1)).realize()), [24]*4)
+    self.assertEqual(sizes((Tensor(rand(8, 6)).shard(MESHES[3, 2], (0, 1))+1).realize()), [9]*6)
+  def test_matmul(self):
+    a, b = rand(6, 8), rand(8, 5, seed=1)
+    for D in MESHES.values():
+      for p,q in itertools.product(((0, 1), (None, 1), (0, None)), ((0, 1), (1, 0), (None, 0))):
+        self.same(Tensor(a).shard(D, p) @ Tensor(b).shard(D, q), a @ b, f"{p} by {q}")
+  def test_gradient_and_jit(self):
+    D, w = MESHES[2, 2], rand(6, 8, seed=5)
+    step = TinyJit(lambda x: x.matmul(x.T).square().sum().gradient(x)[0].realize())
+    for i in range(4):
+      one = Tensor(a:=rand(6, 8, seed=i))
+      self.same(step(Tensor(a).shard(D, (0, 1)).realize()), one.matmul(one.T).square().sum().gradient(one)[0].numpy(), f"call {i}")
+    x = Tensor(a).shard(D, (1, None)).realize()
+    self.same((x.exp()*Tensor(w).shard(D, (0, 1))).sum().gradient(x)[0], np.exp(a)*w)
+
+class TestMadeInPlace(Placement):
+  MAKE = {
+    "zeros": lambda: Tensor.zeros(10, 6), "full, reshaped": lambda: Tensor.full((10, 6), 3).reshape(6, 10), "ones, times": lambda: Tensor.ones(8, 6)*2+1,
+    "rand": lambda: Tensor.rand(10, 6), "randn": lambda: Tensor.randn(8, 6), "uniform": lambda: Tensor.kaiming_uniform(8, 6), "randint": lambda: Tensor.randint(9, 6, high=10),
+    "half": lambda: Tensor.rand(7, 6, dtype=dtypes.half), "cast": lambda: Tensor.zeros(8, 6, dtype=dtypes.int).cast(dtypes.float), "data": lambda: Tensor(rand(8, 6)),
+  }
+  def test_values(self):
+    for (name,make),axis in itertools.product(self.MAKE.items(), (0, 1, None)):
+      Tensor.manual_seed(7)
+      want = make().numpy()
+      Tensor.manual_seed(7)
+      x = make().shard(devices(4), axis)
+      self.assertEqual((x.uop.axis, x.realize().uop.axis, x.dtype.itemsize), (axis, axis, want.itemsize), name)
+      np.testing.assert_array_equal(x.numpy(), want, name)
+  def test_the_first_is_left_alone(self):
+    x = Tensor.zeros(8, 2)
+    y = x.shard(devices(4), 0)
+    y += 1
+    x += 2
+    self.same(y, np.ones((8, 2)))
+    self.same(x, np.full((8, 2), 2))
+    z = x.shard(devices(4), 0)
+    self.same(z, np.full((8, 2), 2))
+  def test_random_like_one_device(self):
+    for rows,axis in ((8, 0), (5, 0), (8, 1)):
+      def draw(x):
+        Tensor.manual_seed(42)
+        with Context(TRAINING=1): return [t.numpy() for t in (x.rand_like(), x.rand_like(), x.randn_like(), (x+1).dropout(0.5), Tensor.rand(3))]
+      x = Tensor(rand(rows, 16)).realize()
+      y = x.shard(devices(4), axis).realize()
+      for i,(got,want) in enumerate(zip(draw(y), draw(x))): np.testing.assert_allclose(got, want, 1e-5, 1e-5, err_msg=f"{rows} {axis} {i}")
+      self.assertEqual(y.rand_like().uop.axis, axis)
+  def test_random_in_the_jit(self):
+    def run(x):
+      Tensor.manual_seed(3)
+      f = TinyJit(lambda z: (z+z.rand_like()).realize())
+      return [f(x).numpy() for _ in range(4)]
+    x = Tensor(rand(5, 4)).realize()
+    np.testing.assert_allclose(run(x.shard(devices(3), 0).realize()), run(x), 1e-5)
+
+class TestLoad(Placement):
+  def test_the_model_keeps_its_placement(self):
+    a = {"weight": rand(7, 6), "bias": rand(7)}
+    for own,theirs in itertools.product((0, 1, None, "mesh", "one"), repeat=2):
+      def place(t, ax):
+        ax = ax if ax != 1 or t.ndim > 1 else 0
+        return t if ax == "one" else t.shard(MESHES[2, 2], (None, 0)) if ax == "mesh" else t.shard(devices(4), ax)
+      m = nn.Linear(6, 7)
+      for p in get_state_dict(m).values(): p.replace(place(p, own).contiguous().realize())
+      before = {k:(t.device, t.uop.windows) for k,t in get_state_dict(m).items()}
+      load_state_dict(m, {k:place(Tensor(v), theirs).realize() for k,v in a.items()}, verbose=False)
+      for k,t in get_state_dict(m).items():
+        self.same(t, a[k], f"{own} from {theirs}")
+        self.assertEqual((t.device, t.uop.windows), before[k], f"{k}: {own} from {theirs}")
+
+if __name__ == "__main__": unittest.main()
