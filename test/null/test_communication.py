@@ -33,11 +33,13 @@ class TestLeast(unittest.TestCase):
       with self.subTest(n=n): self.assertEqual(counts(fxn(n)), want(n))
   def test_allgather(self): self.each(lambda n: sharded(1024, 1024, n=n).shard(devices(n)).contiguous(), lambda n: ((n-1)*S//n, n, n*(n-1)))
   def test_gather_to_one(self): self.each(lambda n: sharded(1024, 1024, n=n).to("NULL").contiguous(), lambda n: ((n-1)*S//n, 1, n-1))
-  def test_broadcast(self): self.each(lambda n: Tensor.empty(1024, 1024).realize().clone().realize().shard(devices(n)).contiguous(), lambda n: (S, 1, n-1))
+  def test_broadcast(self):
+    self.each(lambda n: Tensor.empty(1024, 1024).clone().realize().shard(devices(n)).contiguous(), lambda n: (S, 1, n-1))
   def test_all_to_all(self): self.each(lambda n: sharded(1024, 1024, n=n).shard(devices(n), 1).contiguous(), lambda n: ((n-1)*S//n//n, 2*n, n*(n-1)))
   @pytest.mark.patch("allreduce-into-lanes")
   def test_allreduce(self): self.each(lambda n: sharded(n, 2**20, n=n).sum(0), lambda n: (2*(n-1)*S//n, n, 2 if n == 2 else 2*n*(n-1)))
-  def test_reduce_scatter(self): self.each(lambda n: sharded(n, 2**20, n=n).sum(0).shard(devices(n), 0).contiguous(), lambda n: ((n-1)*S//n, 2*n, n*(n-1)))
+  def test_reduce_scatter(self):
+    self.each(lambda n: sharded(n, 2**20, n=n).sum(0).shard(devices(n), 0).contiguous(), lambda n: ((n-1)*S//n, 2*n, n*(n-1)))
   def test_roll(self): self.each(lambda n: sharded(1024, 1024, n=n).roll(1, 0).contiguous(), lambda n: (4096, n, n))
   def test_flip(self): self.each(lambda n: sharded(1024, 1024, n=n).flip(0).shard(devices(n), 0).contiguous(), lambda n: (S//n, n, n))
   def test_halo(self):
@@ -46,7 +48,8 @@ class TestLeast(unittest.TestCase):
   def test_nothing(self):
     for n in (2, 4, 8):
       x, y = sharded(1024, 1024, n=n), sharded(1024, 1024, n=n)
-      for t in (x+y, x.flip(0).contiguous(), x+y.flip(1), (x.flip(0)*y.flip(0)).flip(0), x[8:-8].contiguous(), x.shard(devices(n), 0)*2, x.full_like(2), x.clone()):
+      for t in (x+y, x.flip(0).contiguous(), x+y.flip(1), (x.flip(0)*y.flip(0)).flip(0), x[8:-8].contiguous(),
+                x.shard(devices(n), 0)*2, x.full_like(2), x.clone()):
         self.assertEqual((counts(t)[0], counts(t)[2]), (0, 0), f"{t.uop.op} {t.shape}")
   def test_uneven(self):
     x = sharded(1001, 6)

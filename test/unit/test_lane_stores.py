@@ -28,7 +28,8 @@ class TestLaneStores(unittest.TestCase):
   def test_replicate_and_gather(self):
     for n,shape in ((2, (2, 3)), (4, (8, 5)), (3, (6, 2, 2))):
       x = Tensor(a:=np.random.RandomState(0).randn(*shape).astype(np.float32)).shard(devices(n), 0).realize()
-      for t in (x.shard(devices(n)), x.to("CPU"), x.to("CPU:1"), x.shard(devices(n)[::-1]), x.T.shard(devices(n)).T, x.flip(0).shard(devices(n)).flip(0)):
+      for t in (x.shard(devices(n)), x.to("CPU"), x.to("CPU:1"), x.shard(devices(n)[::-1]), x.T.shard(devices(n)).T,
+                x.flip(0).shard(devices(n)).flip(0)):
         np.testing.assert_equal(t.contiguous().realize().numpy(), a)
       self.assertTrue(all(np.array_equal(b.numpy().reshape(shape), a) for b in x.shard(devices(n)).contiguous().realize().uop.buffer.bufs))
   def test_allreduce(self):

@@ -16,9 +16,11 @@ def softmax(a, axis): return (e:=np.exp(a-a.max(axis, keepdims=True)))/e.sum(axi
 # name: (of a tensor, of an array)
 PROGRAMS = {
   "whole": (lambda x: x, lambda a: a), "plus one": (lambda x: (x+1).realize()*2, lambda a: (a+1)*2), "sum": (lambda x: x.sum(), lambda a: a.sum()),
-  "sum 0": (lambda x: x.sum(0), lambda a: a.sum(0)), "max 1": (lambda x: x.max(1), lambda a: a.max(1)), "mean 0": (lambda x: x.mean(0), lambda a: a.mean(0)),
+  "sum 0": (lambda x: x.sum(0), lambda a: a.sum(0)), "max 1": (lambda x: x.max(1), lambda a: a.max(1)),
+  "mean 0": (lambda x: x.mean(0), lambda a: a.mean(0)),
   "softmax": (lambda x: x.softmax(0), lambda a: softmax(a, 0)), "transpose": (lambda x: x.T.contiguous(), lambda a: a.T),
-  "flip": (lambda x: x.flip(0).realize()+x, lambda a: a[::-1]+a), "from the second": (lambda x: x[1:], lambda a: a[1:]), "last": (lambda x: x[-1], lambda a: a[-1]),
+  "flip": (lambda x: x.flip(0).realize()+x, lambda a: a[::-1]+a), "from the second": (lambda x: x[1:], lambda a: a[1:]),
+  "last": (lambda x: x[-1], lambda a: a[-1]),
   "twice": (lambda x: x.cat(x), lambda a: np.concatenate([a, a])), "flat": (lambda x: x.reshape(-1)+1, lambda a: a.reshape(-1)+1),
   "padded": (lambda x: x.pad(((1, 2), (0, 1)), value=3), lambda a: np.pad(a, ((1, 2), (0, 1)), constant_values=3)),
   "running sum": (lambda x: x.cumsum(0), lambda a: a.cumsum(0)), "rolled": (lambda x: x.roll(1, 0)*x, lambda a: np.roll(a, 1, 0)*a),
@@ -98,7 +100,8 @@ class TestUneven(Placement):
 class TestReshard(Placement):
   def test_to_any(self):
     a = rand(7, 6)
-    ways = [(devices(4), 0), (devices(4), 1), (devices(4), None), (devices(3), 0), (MESHES[2, 2], (0, 1)), (MESHES[2, 2], (None, 0)), (devices(4)[::-1], 0)]
+    ways = [(devices(4), 0), (devices(4), 1), (devices(4), None), (devices(3), 0), (MESHES[2, 2], (0, 1)),
+            (MESHES[2, 2], (None, 0)), (devices(4)[::-1], 0)]
     for frm,to in itertools.permutations(ways, 2):
       x = Tensor(a).shard(*frm).realize()
       self.same(x.shard(*to).realize(), a, f"{frm} to {to}")
@@ -122,7 +125,8 @@ class TestReshard(Placement):
       self.same((x.max(0)*2+1).shard(devices(n), axis), a.max(0)*2+1, f"max {n} {rows} {axis}")
   def test_stays_distributed(self):
     x = Tensor(a:=rand(12, 8)).shard(devices(4), 0).realize()
-    for y,w in ((x.flip(0), a[::-1]), (x[1:9], a[1:9]), (x+x.flip(0), a+a[::-1]), (x.flip(0).T, a[::-1].T), (x.pad(((2, 1), None)), np.pad(a, ((2, 1), (0, 0))))):
+    for y,w in ((x.flip(0), a[::-1]), (x[1:9], a[1:9]), (x+x.flip(0), a+a[::-1]), (x.flip(0).T, a[::-1].T),
+                (x.pad(((2, 1), None)), np.pad(a, ((2, 1), (0, 0))))):
       y = (y*1.5).realize()
       self.assertLess(max(sizes(y)), w.size)
       self.same(y+1, w*1.5+1)
@@ -155,9 +159,12 @@ class TestMeshes(Placement):
 
 class TestMadeInPlace(Placement):
   MAKE = {
-    "zeros": lambda: Tensor.zeros(10, 6), "full, reshaped": lambda: Tensor.full((10, 6), 3).reshape(6, 10), "ones, times": lambda: Tensor.ones(8, 6)*2+1,
-    "rand": lambda: Tensor.rand(10, 6), "randn": lambda: Tensor.randn(8, 6), "uniform": lambda: Tensor.kaiming_uniform(8, 6), "randint": lambda: Tensor.randint(9, 6, high=10),
-    "half": lambda: Tensor.rand(7, 6, dtype=dtypes.half), "cast": lambda: Tensor.zeros(8, 6, dtype=dtypes.int).cast(dtypes.float), "data": lambda: Tensor(rand(8, 6)),
+    "zeros": lambda: Tensor.zeros(10, 6), "full, reshaped": lambda: Tensor.full((10, 6), 3).reshape(6, 10),
+    "ones, times": lambda: Tensor.ones(8, 6)*2+1,
+    "rand": lambda: Tensor.rand(10, 6), "randn": lambda: Tensor.randn(8, 6), "uniform": lambda: Tensor.kaiming_uniform(8, 6),
+    "randint": lambda: Tensor.randint(9, 6, high=10),
+    "half": lambda: Tensor.rand(7, 6, dtype=dtypes.half), "cast": lambda: Tensor.zeros(8, 6, dtype=dtypes.int).cast(dtypes.float),
+    "data": lambda: Tensor(rand(8, 6)),
   }
   def test_values(self):
     for (name,make),axis in itertools.product(self.MAKE.items(), (0, 1, None)):

@@ -3,7 +3,7 @@ import os, unittest
 import numpy as np
 import pytest
 from tinygrad import Context, Tensor, TinyJit, UOp, dtypes, nn
-from tinygrad.uop.ops import AxisType, Ops
+from tinygrad.uop.ops import AxisType
 
 pytestmark = [pytest.mark.needs("derived-axis"), pytest.mark.skipif(os.getenv("SYMBOLIC_MULTI") != "1", reason="needs the flag")]
 

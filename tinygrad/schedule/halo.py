@@ -2,7 +2,8 @@
 from __future__ import annotations
 import itertools
 from tinygrad.dtype import dtypes
-from tinygrad.uop.ops import AxisType, GroupOp, Ops, UOp, sint
+from tinygrad.helpers import unwrap
+from tinygrad.uop.ops import AxisType, GroupOp, Ops, UOp
 from tinygrad.schedule.indexing import apply_movement_op
 from tinygrad.schedule.window import Window, Windows, block, is_window, offsets, place
 from tinygrad.schedule.redistribute import by_lane, own_view
@@ -33,7 +34,7 @@ def merged(runs:list[Run]) -> list[Run]:
 TRIES = 64
 def runs_of(idx:UOp, rng:UOp, begin:int, end:int) -> list[Run]|None:
   """what idx takes while rng is in [begin, end)"""
-  def ends(b:int, e:int) -> tuple[sint, sint]:
+  def ends(b:int, e:int) -> tuple:
     i = idx.substitute({rng:UOp.range(e-b, rng.arg[0], AxisType.WEAK)+b if e-b > 1 else rng.const_like(b)}).simplify()
     return i.vmin, i.vmax
   todo, ret, tries = [(begin, end)], list[Run](), 0
@@ -64,19 +65,20 @@ def chosen(view:UOp) -> tuple[Windows, Windows]|None:
   """(what the lanes need of what is moved, their blocks of the view): of the axis for which they have to get the least, if that's less than all"""
   if not (ops:=moved(view)) or len(ws:=(x:=ops[-1].src[0]).windows) != 1 or not isinstance(x.device, tuple): return None
   (ax, off, held), n = ws[0], len(x.device)
+  best:tuple[int, int, int, list[list[Run]]]|None = None
   if not all(isinstance(s, int) for s in (*view.shape, *x.shape, held)) or not all(isinstance(o, int) for o in offsets(off, n)): return None
-  has, total = offsets(off, n), x.shape[ax]
+  has, total = [int(o) for o in offsets(off, n)], int(x.shape[ax])
   rngs = tuple(UOp.range(s, i, AxisType.WEAK) if s > 1 else UOp.const(0) for i,s in enumerate(view.shape))
   idxs = rngs
   for u in ops: idxs = apply_movement_op(u.op, u.src[0].shape, u.marg, idxs)
-  idx, best = idxs[ax].get_idx().simplify(), None
+  idx = idxs[ax].get_idx().simplify()
   # what a lane has to get of what lies in the value
-  def lacks(b:int, e:int, o:int) -> int: return max(0, min(e, total)-max(b, 0)) - max(0, min(e, o+held, total)-max(b, o, 0))
+  def lacks(b:int, e:int, o:int) -> int: return max(0, min(e, total)-max(b, 0)) - max(0, min(e, o+int(held), total)-max(b, o, 0))
   for a,r in enumerate(rngs):
-    if r not in idx.ranges or (runs:=needed(idx, r, size:=block(view.shape[a], n), n)) is None: continue
+    if r not in idx.ranges or (runs:=needed(idx, r, size:=int(block(view.shape[a], n)), n)) is None: continue
     gets = max(sum(lacks(b, e, o) for b,e in mine) for mine,o in zip(runs, has))
     if best is None or gets < best[0]: best = (gets, a, size, runs)
-  if best is None or best[0] >= total-held: return None
+  if best is None or best[0] >= total-int(held): return None
   _, a, size, runs = best
   d, need = next(iter(off.ranges)), list[Window]()
   for k in range(max(map(len, runs))):
@@ -90,14 +92,16 @@ def from_halo(view:UOp) -> UOp|None:
   if (found:=chosen(view)) is None: return None
   need, ret = found
   ops = moved(view)
-  x, src = ops[-1].src[0], None
+  x = ops[-1].src[0]
+  src:UOp|None = None
   for ax,off,length in reversed(need):
     def spread(u:UOp) -> UOp:
       return u._mop(Ops.PAD, tuple((off, s) if i == ax else (0, s) for i,s in enumerate(x.shape)), False if u.dtype == dtypes.bool else 0)
     part = spread(own:=own_view(x, ((ax, off, length),)))
     src = part if src is None else spread(UOp.const(True).expand(own.shape)).where(part, src)
-  for u in reversed(ops): src = u.replace(src=(src,)+u.src[1:])
-  return place(own_view(src, ret), ret, view.shape)
+  ret_view = unwrap(src)
+  for u in reversed(ops): ret_view = u.replace(src=(ret_view,)+u.src[1:])
+  return place(own_view(ret_view, ret), ret, view.shape)
 
 def halo_srcs(root:UOp) -> UOp|None:
   # what is written or waited for isn't read

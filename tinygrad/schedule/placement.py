@@ -58,7 +58,7 @@ def check(shape:tuple, devices:Devices, mesh:tuple[int, ...], axes:tuple[int|Non
   if not devices: raise RuntimeError(f"{shape} can't be placed on no device")
   if len(set(devices)) != len(devices): raise RuntimeError(f"{shape} can't be placed on {devices}: a device is named twice")
   if len(axes) != len(mesh):
-    raise RuntimeError(f"{shape} on a mesh of {' by '.join(map(str, mesh))} devices takes an axis, or None, for each of its {len(mesh)} dimensions: {axes}")
+    raise RuntimeError(f"{shape} on a mesh of {' by '.join(map(str, mesh))} devices takes an axis, or None, for each dimension of the mesh: {axes}")
 
 def windows_on(shape:tuple, mesh:tuple[int, ...], axes:tuple[int|None, ...]) -> Windows:
   """the windows of a value in blocks of axes[k] along dimension k of a mesh, whole along it for None"""
@@ -77,7 +77,7 @@ def kept_at(ws:Windows, shape:tuple, dtype, devices:Devices) -> UOp:
   return place(UOp.empty(tuple(sizes.get(a, s) for a,s in enumerate(shape)), dtype=dtype, device=devices), ws, shape)
 
 def placed(x:UOp, devices, axis:int|tuple[int|None, ...]|None) -> UOp:
-  """x on the devices, in blocks of the axis or whole on each (None). devices may be nested, a mesh: axis then has an entry for each of its dimensions.
+  """x on the devices, in blocks of the axis or whole on each (None). devices may be nested, a mesh: axis then has an entry for each dimension of it.
   what isn't made yet is made there, and what is on these devices already moves between them"""
   devices, mesh = mesh_of(devices)
   axes = axis if isinstance(axis, tuple) else (axis,)+(None,)*(len(mesh)-1)
@@ -115,7 +115,8 @@ def sharded(t, devices, axis):
   def canonical(ds): return tuple(canonicalize_device(d) if isinstance(d, str) else canonical(d) for d in ds)
   devices = canonical(devices)
   if len(devices) == 1 and isinstance(devices[0], str): return t.to(devices[0])
-  axes = tuple(None if a is None else t._resolve_dim(a) for a in axis) if isinstance(axis, (tuple, list)) else None if axis is None else t._resolve_dim(axis)
+  def resolved(a): return None if a is None else t._resolve_dim(a)
+  axes = tuple(map(resolved, axis)) if isinstance(axis, (tuple, list)) else resolved(axis)
   return type(t)(placed(t.uop, devices, axes)).is_param_(t.is_param)
 
 def random_device(devices:Devices) -> str:

@@ -116,21 +116,25 @@ def cost(received:int, launches:int) -> int:
   device is better off with more than it needs."""
   return received + launches*LAUNCH
 
-def volume(box:Box) -> int: return prod(e-b for b,e in box)
+IntBox = tuple[tuple[int, int], ...]
+Place = tuple[int, ...]
+Piece = tuple[IntBox, int, Place]  # (its place in what a lane is to have, the lane that has it, where it is there)
 
-Piece = tuple[Box, int, tuple[int, ...]]  # (its place in what a lane is to have, the lane that has it, where it is there)
+def volume(box:IntBox) -> int: return prod(e-b for b,e in box)
 
-def plan(held:list[Box], wanted:list[Box], at:list[tuple[int, ...]], same:list[Box]) -> list[list[Piece]]|None:
+def plan(held:list[IntBox], wanted:list[IntBox], at:list[Place], same:Sequence[Box]) -> list[list[Piece]]:
   """for each lane the pieces of what it wants, from itself where it can, else from the lane before it that's nearest, each once: the intersections
   of what the lanes hold and want. at: where a lane's place 0 is"""
   ret:list[list[Piece]] = []
   for j,want in enumerate(wanted):
-    found:dict[int, list[Box]] = {}
+    found:dict[int, list[IntBox]] = {}
     others = [i for i in sorted(range(len(held)), key=lambda i: (j-i) % len(held)) if same[i] == same[j] and not empty(held[i])]
     edges = [sorted({b, e, *(x for i in others for x in held[i][a] if b < x < e)}) for a,(b,e) in enumerate(want)]
     for cell in itertools.product(*[itertools.pairwise(e) for e in edges]):
-      if (i:=next((i for i in others if all(hb <= b and e <= he for (b,e),(hb,he) in zip(cell, held[i]))), None)) is not None:
-        found.setdefault(i, []).append(cell)
+      for i in others:
+        if all(hb <= b and e <= he for (b,e),(hb,he) in zip(cell, held[i])):
+          found.setdefault(i, []).append(cell)
+          break
     mine:list[Piece] = []
     for i,cells in found.items():
       # one piece where the cells are one box
@@ -155,7 +159,10 @@ def split(x:UOp, ax:int, n:int) -> UOp:
   x = x.reshape(x.shape[:ax]+(n, x.shape[ax]//n)+x.shape[ax+1:])
   return x.permute((ax,)+tuple(a for a in range(len(x.shape)) if a != ax))
 
-def all_to_all(devices:tuple[str, ...], local:UOp, slots:dict, axes:tuple[int, ...], shape:Shape) -> UOp|None:
+# a slot: a place in what every lane is to have, and by lane the lane from which, and the place there, it gets that
+Slots = dict[IntBox, dict[int, tuple[int, Place]]]
+
+def all_to_all(devices:tuple[str, ...], local:UOp, slots:Slots, axes:Place, shape:Shape) -> UOp|None:
   """where lane j gets part j of every lane, in the lanes' order: what comes lands in one buffer, next to what the lane had"""
   n, by_source = len(devices), {next(iter(gets.values()))[0]:(box, gets) for box,gets in slots.items()}
   if len(axes) != 2 or len(slots) != n or len(by_source) != n or any(len(gets) != n for _,gets in by_source.values()): return None
@@ -167,107 +174,106 @@ def all_to_all(devices:tuple[str, ...], local:UOp, slots:dict, axes:tuple[int, .
   else: return None
   to, frm = axes[to], axes[frm]
   if local.shape[frm] != n*shape[frm] or shape[to] != n*local.shape[to]: return None
-  parts, each = split(local, frm, n), prod(local.shape)//n
+  parts, each = split(local, frm, n), int(local.max_numel())//n
   if slice_of(parts) is None: parts = parts.contiguous()
   d = UOp.range(n, -1, AxisType.DEVICE)
   landed = UOp.empty(n*each, dtype=local.dtype, device=devices)
   had, has = [[lane_view(flat_memory(u), i) for i in range(n)] for u in (parts, landed)]
   def nth(u:UOp, i:int) -> UOp: return cut(u, Ops.SHRINK, {0:(i*each, each)})
-  landed = landed.after(*[nth(has[j], i).store(nth(had[i], j).copy_to_device(devices[j])) for k in range(1, n) for i in range(n) for j in [(i+k) % n]])
+  landed = landed.after(*[nth(has[j], i).store(nth(had[i], j).copy_to_device(devices[j]))
+                          for k in range(1, n) for i in range(n) for j in [(i+k) % n]])
   landed = landed.reshape(parts.shape)
   own = cut(UOp.const(True).expand((1,)+parts.shape[1:]), Ops.PAD, {0:(d, n)}, False)
   ret = own.where(parts, landed)
   return ret.permute(tuple(range(1, to+1))+(0,)+tuple(range(to+1, len(ret.shape)))).reshape(shape)
 
 def exchange(x:UOp, keep:Windows, gone:Windows, new:Windows) -> UOp|None:
-  """what a lane has of x at the windows keep and new, where it has it at keep and gone: every lane gets what it lacks, and nothing else"""
+  """what a lane has of x at the windows keep and new, where it has it at keep and gone: every lane gets what it lacks, and nothing else. None if a
+  gather costs less"""
   n, local = len(x.device), x.src[0].cast(strong_dtype(x.dtype))
   axes = tuple(sorted({w[0] for w in gone+new}))
-  if not all(isinstance(s, int) for s in (*x.shape, *local.shape, *(w[2] for w in new))): return None
-  def full(ws:Windows, clip:bool) -> list[Box]:
-    bs = [dict(zip([w[0] for w in ws], b)) for b in (boxes(ws, x.shape, n) if clip else [tuple((o, o+size) for o,(_,_,size) in zip(os, ws))
-                                                     for os in zip(*[offsets(off, n) for _,off,_ in ws])])] if ws else [{} for _ in range(n)]
-    return [tuple(b.get(a, (0, x.shape[a])) for a in axes) for b in bs]
-  held, begin = full(gone, True), [tuple(b for b,_ in box) for box in full(gone, False)]
-  at = [tuple(b for b,_ in box) for box in full(new, False)]
-  if any(not isinstance(o, int) for os in begin+at for o in os): return None
-  todo = plan(held, full(new, True), at, boxes(keep, x.shape, n) if keep else [()]*n)
-  # a slot: a place in what every lane is to have, and the lane from which, and the place there, a lane gets it
-  slots:dict[Box, dict[int, tuple[int, tuple[int, ...]]]] = {}
+  total = tuple(s for s in x.shape if isinstance(s, int))
+  begins = [offsets(off, n) for _,off,_ in gone+new]
+  known = (*local.shape, *(w[2] for w in new), *(o for os in begins for o in os))
+  if len(total) < len(x.shape) or not all(isinstance(s, int) for s in known): return None
+  def full(ws:Windows) -> list[tuple[tuple[int, int, int], ...]]:
+    # (begin, end, of that what is in the value) by axis, for each lane
+    at = {ax:(offsets(off, n), size) for ax,off,size in ws}
+    def one(a:int, i:int) -> tuple[int, int, int]:
+      if a not in at: return 0, 0, total[a]
+      o, size = int(at[a][0][i]), int(at[a][1])
+      return o, max(o, 0), min(o+size, total[a])
+    return [tuple(one(a, i) for a in axes) for i in range(n)]
+  held, want = full(gone), full(new)
+  inside, wanted = [[tuple((b, e) for _,b,e in lane) for lane in lanes] for lanes in (held, want)]
+  at = [tuple(o for o,_,_ in lane) for lane in want]
+  todo = plan(inside, wanted, at, boxes(keep, x.shape, n) if keep else [()]*n)
+  slots:Slots = {}
   for j,mine in enumerate(todo):
-    for box,i,src in mine: slots.setdefault(box, {})[j] = (i, tuple(s-o for s,o in zip(src, begin[i])))
-  def piece(u:UOp, src:tuple[sint, ...], box:Box) -> UOp:
-    return cut(u, Ops.SHRINK, {a:(o, e-b) for a,o,(b,e) in zip(axes, src, box)})
+    for box,i,src in mine: slots.setdefault(box, {})[j] = (i, tuple(s-o for s,(o,_,_) in zip(src, held[i])))
+  def piece(u:UOp, src:Sequence[sint], size:Place) -> UOp: return cut(u, Ops.SHRINK, {a:(o, s) for a,o,s in zip(axes, src, size)})
   shape = tuple(next((w[2] for w in new if w[0] == a), x.shape[a] if a in axes else s) for a,s in enumerate(local.shape))
   sent = dedup([(src, tuple(e-b for b,e in box)) for box,gets in slots.items() for j,(i,src) in gets.items() if i != j])
   # what isn't one piece of memory is packed before it's copied, in one kernel for all pieces of a size
-  loose = [k for k in sent if memory(piece(lane_view(local, 0), k[0], tuple((0, s) for s in k[1]))) is None]
-  rest = prod(s for a,s in enumerate(local.shape) if a not in axes)*local.dtype.itemsize
+  loose = [k for k in sent if memory(piece(lane_view(local, 0), *k)) is None]
+  rest = prod(int(s) for a,s in enumerate(local.shape) if a not in axes)*local.dtype.itemsize
   moved = max(sum(volume(box) for box,i,_ in mine if i != j) for j,mine in enumerate(todo))*rest
-  whole, copies = max(sum(map(volume, set(held)-{h})) for h in held)*rest, max(sum(i != j for _,i,_ in mine) for j,mine in enumerate(todo))
-  if cost(whole, len(set(held))-1) < cost(moved, copies + int(len(loose) > 0)): return None
-  packed:dict[tuple, UOp] = {}
+  whole, copies = max(sum(map(volume, set(inside)-{h})) for h in inside)*rest, max(sum(i != j for _,i,_ in mine) for j,mine in enumerate(todo))
+  if cost(whole, len(set(inside))-1) < cost(moved, copies + int(len(loose) > 0)): return None
   if DEBUG >= 2: report("exchange", x, gone, new, x.device, moved//local.dtype.itemsize)
   if (ret:=all_to_all(x.device, local, slots, axes, shape)) is not None: return ret.cast(x.dtype)
+  packed:dict[tuple[Place, Place], UOp] = {}
   for size in dedup([size for _,size in loose]):
     alike = [k for k in loose if k[1] == size]
-    box = tuple((0, s) for s in size)
-    pack = UOp(Ops.STACK, src=tuple(piece(local, src, box) for src,_ in alike)).contiguous()
+    pack = UOp(Ops.STACK, src=tuple(piece(local, *k) for k in alike)).contiguous()
     packed.update({k:pack[i] for i,k in enumerate(alike)})
   d = UOp.range(n, -1, AxisType.DEVICE)
-  landed:dict[tuple[int, tuple[sint, ...]], UOp] = {}
-  parts:list[tuple[Box, Iterable[int], UOp]] = []
+  landed:dict[tuple[int, Shape], UOp] = {}
+  parts:list[tuple[IntBox, Place, UOp]] = []
   for box,gets in sorted(slots.items()):
-    size = tuple(e-b for b,e in box)
-    mine = {j:src for j,(i,src) in gets.items() if i == j}
-    # one place on all lanes that have one: what the others read there is nothing
-    v = own = None
-    if mine:
-      starts = []
-      for a in range(len(axes)):
-        step = next(iter(mine.values()))[a]
-        starts.append(by_lane([mine[j][a] if j in mine else step for j in range(n)], d))
-      own = piece(local, tuple(starts), box)
-    if len(mine) < len(gets):
-      lanes:list[UOp|None] = []
+    size, own_at = tuple(e-b for b,e in box), {j:src for j,(i,src) in gets.items() if i == j}
+    own:UOp|None = None
+    if own_at:
+      # the others read there what is there
+      some = next(iter(own_at.values()))
+      own = piece(local, [by_lane([own_at.get(j, some)[a] for j in range(n)], d) for a in range(len(axes))], size)
+    if len(own_at) < len(gets) or own is None:
+      lanes:list[UOp|None] = [None]*n
+      all_of_it = own is not None and own.shape == local.shape
       for j,dev in enumerate(x.device):
-        if j in gets and j not in mine:
+        if j in gets and j not in own_at:
           i, src = gets[j]
-          u = lane_view(packed[src, size], i) if (src, size) in packed else piece(lane_view(local, i), src, box)
-          lanes.append(to_device(u, dev))
-          landed[j, lanes[-1].shape] = lanes[-1]
-        # the own part is a buffer if it's all there is
-        elif j in mine and tuple(local.shape) == tuple(own.shape):
-          u, found = lane_view(local, j), slice_of(lane_view(local, j))
-          lanes.append(u if found is not None and found[0].max_numel() == u.max_numel() else u.contiguous())
-        else: lanes.append(None)
+          lanes[j] = u = to_device(lane_view(packed[src, size], i) if (src, size) in packed else piece(lane_view(local, i), src, size), dev)
+          landed[j, u.shape] = u
+        elif j in own_at and all_of_it:
+          # a buffer, if it is one
+          u, where = lane_view(local, j), slice_of(lane_view(local, j))
+          lanes[j] = u if where is not None and where[0].max_numel() == u.max_numel() else u.contiguous()
       part = next(u.shape for u in lanes if u is not None)
-      whole = own is not None and tuple(local.shape) == tuple(own.shape)
-      # a lane without a part reads what it has in any case, if that has the size
-      fill = [u if u is not None else landed.get((j, part)) for j,u in enumerate(lanes)]
-      v = UOp.mstack(*[u if u is not None else UOp.invalids(part, dtype=local.dtype, device=x.device[j]) for j,u in enumerate(fill)])
-      if own is not None and not whole: v = on(mine, d).where(own, v)
-    parts.append((box, tuple(gets), v if v is not None else own))
-  return join_parts(parts, axes, shape, d, full(new, True), at).cast(x.dtype)
+      # a lane without a part reads what it gets in any case, if that has the size
+      fill = [u if u is not None else landed[j, part] if (j, part) in landed else UOp.invalids(part, dtype=local.dtype, device=x.device[j])
+              for j,u in enumerate(lanes)]
+      v = UOp.mstack(*fill)
+      own = v if own is None or all_of_it else on(own_at, d).where(own, v)
+    parts.append((box, tuple(gets), own))
+  return join_parts(parts, axes, shape, d, wanted, at).cast(x.dtype)
 
-def join_parts(parts:list[tuple[Box, tuple[int, ...], UOp]], axes:tuple[int, ...], shape:Shape, d:UOp, wanted:list[Box],
-               at:list[tuple[int, ...]]) -> UOp:
+def join_parts(parts:list[tuple[IntBox, Place, UOp]], axes:Place, shape:Shape, d:UOp, wanted:list[IntBox], at:list[Place]) -> UOp:
   """what a lane has, of parts that not all lanes have"""
   n = len(wanted)
-  def lacking(box:Box, lanes:tuple[int, ...]) -> bool:
+  def lacking(box:IntBox, lanes:Place) -> bool:
     # is it wanted on a lane that doesn't have it?
     return any(j not in lanes and all(max(b+o, wb) < min(e+o, we) for (b,e),o,(wb,we) in zip(box, at[j], wanted[j])) for j in range(n))
-  def apart(p:Box, q:Box) -> bool: return any(max(b, qb) >= min(e, qe) for (b,e),(qb,qe) in zip(p, q))
+  def apart(p:IntBox, q:IntBox) -> bool: return any(max(b, qb) >= min(e, qe) for (b,e),(qb,qe) in zip(p, q))
   if all(apart(p, q) for (p,_,_),(q,_,_) in itertools.combinations(parts, 2)):
     return assemble([(box, on(lanes, d).where(v, v.const_like(Invalid)) if lacking(box, lanes) else v) for box,lanes,v in parts], axes, shape)
   ret:UOp|None = None
   for box,lanes,v in parts:
-    place_ = {a:(b, shape[a]) for a,(b,_) in zip(axes, box)}
-    p = cut(v, Ops.PAD, place_)
-    if ret is None: ret = p if len(lanes) == n or not lacking(box, lanes) else on(lanes, d).where(p, p.const_like(Invalid))
-    else: ret = (cut(UOp.const(True).expand(v.shape), Ops.PAD, place_, False) & on(lanes, d)).where(p, ret)
-  assert ret is not None
-  return ret
+    to:dict[int, tuple[sint, sint]] = {a:(b, shape[a]) for a,(b,_) in zip(axes, box)}
+    p = cut(v, Ops.PAD, to)
+    if ret is not None: ret = (cut(UOp.const(True).expand(v.shape), Ops.PAD, to, False) & on(lanes, d)).where(p, ret)
+    else: ret = p if len(lanes) == n or not lacking(box, lanes) else on(lanes, d).where(p, p.const_like(Invalid))
+  return unwrap(ret)
 
 def reduce_scatter(x:UOp, ws:Windows) -> UOp|None:
   """what a lane has at the windows of what the lanes' values add up to, if x is that. it never becomes whole: a lane gets the others' parts"""
@@ -275,8 +281,8 @@ def reduce_scatter(x:UOp, ws:Windows) -> UOp|None:
     case Ops.CAST: return None if (ret:=reduce_scatter(x.src[0], ws)) is None else ret.cast(x.dtype)
     case Ops.RESHAPE:
       if (below:=through_reshape(ws, x.shape, x.src[0].shape)) is None or (ret:=reduce_scatter(x.src[0], below)) is None: return None
-      size = {ax:s for ax,_,s in ws}
-      return ret.reshape(tuple(size.get(a, s) for a,s in enumerate(x.shape)))
+      sizes = {ax:s for ax,_,s in ws}
+      return ret.reshape(tuple(sizes.get(a, s) for a,s in enumerate(x.shape)))
     case Ops.PERMUTE:
       ret = reduce_scatter(x.src[0], tuple(sorted(((x.marg[ax], off, size) for ax,off,size in ws), key=lambda w: w[0])))
       return None if ret is None else ret.permute(x.marg)
@@ -307,7 +313,7 @@ def reduce_scatter(x:UOp, ws:Windows) -> UOp|None:
     parts = local.contiguous()
     own = cut(parts, Ops.SHRINK, {ax:(off, size)})
     def nth(i:int, j:int) -> UOp: return cut(lane_view(parts, i), Ops.SHRINK, {ax:(at[j], size)})
-  if DEBUG >= 2: report("reduce-scatter", x, (), ws, devices, prod(local.shape)//local.shape[ax]*size*(n-1))
+  if DEBUG >= 2: report("reduce-scatter", x, (), ws, devices, int(local.max_numel()//local.shape[ax]*size)*(n-1))
   for k in range(1, n): own = own.alu(op, UOp.mstack(*[to_device(nth((j+k) % n, j), devices[j]) for j in range(n)]))
   # once, and not in every reader
   return own.reshape(tuple(size if a == ax else s for a,s in enumerate(local.shape))).contiguous().cast(x.dtype)
@@ -324,7 +330,7 @@ def redistribute(x:UOp, ws:Windows) -> UOp:
 BIG = getenv("RING_ALLREDUCE_THRESHOLD", 256_000)
 
 def reduce_groups(at:list[Box], same:list[Box]) -> list[list[int]]|None:
-  """the lanes that reduce together: of those that have the same kept windows one for each part, the nearest in the mesh. None if they don't pair up"""
+  """the lanes that reduce together: of those with the same kept windows one for each part, the nearest in a mesh. None if they don't pair up"""
   ret:list[list[int]] = []
   for kept in dedup(same):
     holders:dict[Box, list[int]] = {}

@@ -217,8 +217,8 @@ def store_pieces(dest:UOp, v:UOp) -> UOp|None:
   if v.op is Ops.COPY or not dest.has_buffer_identity() or dest.base in v.backward_slice: return None
   flat, stores, own, n = flat_memory(dest), list[UOp](), dict[UOp, dict[int, int]](), len(dest.device) if isinstance(dest.device, tuple) else 1
   def lane(i:int) -> UOp: return lane_view(flat, i) if isinstance(dest.device, tuple) else flat
-  for place,x in pieces(dest, v):
-    if (found:=slice_of(place)) is None: return None
+  for at_,x in pieces(dest, v):
+    if (found:=slice_of(at_)) is None: return None
     lanes = (x,) if isinstance(x.device, str) and x.op is Ops.COPY else x.lane_srcs if x.lane is None else None
     if lanes is None or len(lanes) != n: return None
     for i,s in enumerate(lanes):

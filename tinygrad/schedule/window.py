@@ -54,7 +54,8 @@ def shard(x:UOp, axis:int, rng:UOp) -> UOp:
   size, n = block(x.shape[axis], int(rng.vmax)+1), int(rng.vmax)+1
   if isinstance(x.shape[axis], int): x = x if size*n == x.shape[axis] else \
     x._mop(Ops.PAD, tuple((0, size*n if a == axis else s) for a,s in enumerate(x.shape)))
-  elif resolve(x.shape[axis] % n != 0): raise RuntimeError(f"axis {axis} of {x.shape} can't be cut in {n} blocks: a length that varies has to be a multiple")
+  elif resolve(x.shape[axis] % n != 0):
+    raise RuntimeError(f"axis {axis} of {x.shape} can't be cut in {n} blocks: a length that varies has to be a multiple")
   return x._mop(Ops.SHRINK, tuple((rng*size, size) if a == axis else (0, s) for a,s in enumerate(x.shape)))
 
 def stored(x:UOp) -> Windows:
@@ -128,7 +129,8 @@ def through_reshape(ws:Windows, old:Shape, new:Shape) -> Windows|None:
 
 def through_shrink(ws:Windows, marg:tuple[tuple[sint, sint], ...], shape:Shape) -> Windows|None:
   # what ends somewhere else each time is cut where it's whole
-  if any(not isinstance(s, int) and marg[ax] != (0, shape[ax]) and not (isinstance(o, UOp) and o.ranges) for ax,_,_ in ws for o,s in [marg[ax]]): return None
+  def varies(ax:int, o:sint, s:sint) -> bool: return not isinstance(s, int) and (o, s) != (0, shape[ax]) and not (isinstance(o, UOp) and o.ranges)
+  if any(varies(ax, *marg[ax]) for ax,_,_ in ws): return None
   # an offset that depends on the device asks for the lane's own part, which is no window of the result
   moved, own = list[Window](), by_axis([(ax, s, size) for ax,(s,size) in enumerate(marg) if isinstance(s, UOp) and s.ranges])
   held = {ax for ax,_,_ in own}
