@@ -1,7 +1,7 @@
 import sys, unittest
 from unittest.mock import patch
 import pytest
-from tinygrad.uop.ops import Ops, UOp
+from tinygrad.uop.ops import Ops, UOp, deconstruct_function
 
 def called(fxn) -> int:
   """how many Python functions fxn calls"""
@@ -37,5 +37,15 @@ class TestDerivedProperty(unittest.TestCase):
     y = x
     for _ in range(sys.getrecursionlimit()): y = UOp(Ops.NEG, src=(y,))
     self.assertEqual(len(y._ranges), 0)
+
+class TestRuleNames(unittest.TestCase):
+  @pytest.mark.patch("rule-names")
+  def test_names_once(self):
+    # as many calls in a module with many globals as in one with few
+    def calls(more):
+      scope = {"UOp": UOp, **{f"unused_{i}":i for i in range(more)}}
+      exec("def rule(x): return [UOp for _ in range(3)]", scope)
+      return called(lambda: deconstruct_function(scope["rule"]))
+    self.assertEqual(calls(200), calls(0))
 
 if __name__ == "__main__": unittest.main()

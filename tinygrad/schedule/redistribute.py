@@ -256,6 +256,8 @@ def exchange(x:UOp, keep:Windows, gone:Windows, new:Windows) -> UOp|None:
       v = UOp.mstack(*fill)
       own = v if own is None or all_of_it else on(own_at, d).where(own, v)
     parts.append((box, tuple(gets), own))
+  # nobody has anything of it
+  if not parts: return UOp.const(Invalid, x.dtype).expand(shape)
   return join_parts(parts, axes, shape, d, wanted, at).cast(x.dtype)
 
 def join_parts(parts:list[tuple[IntBox, Place, UOp]], axes:Place, shape:Shape, d:UOp, wanted:list[IntBox], at:list[Place]) -> UOp:

@@ -34,13 +34,19 @@ def offset(idx:UOp, r:UOp|None) -> int|None:
   o = idx if r is None else (idx-r).simplify()
   return o.val if o.op is Ops.CONST else None
 
-def copy_slice(call:UOp, dst:UOp, di:UOp, src:UOp, si:UOp, v:UOp, r:UOp|None=None) -> UOp|None:
+def copy_slice(call:UOp, ast:UOp) -> UOp|None:
   """dst[r+a] = src[r+b] as a copy of slices"""
+  if call.src[1].device == call.src[2].device: return None
+  st, r = ast.src[0], None
+  if st.op is Ops.END and len(st.src) == 2 and st.src[1].op is Ops.RANGE and st.src[1].src[0].op is Ops.CONST: st, r = st.src
+  if st.op is not Ops.STORE or len(st.src) != 2: return None
+  to, v = st.src
   # what was stored with a width may be read without one
-  if v.op is Ops.CAST and (v.dtype not in dtypes.weaks or dst.dtype != src.dtype): return None
-  if dst.device == src.device or (r is not None and r.src[0].op is not Ops.CONST): return None
-  n = 1 if r is None else r.src[0].val
+  if v.op is Ops.CAST and v.dtype in dtypes.weaks: v = v.src[0]
+  if any(u.op is not Ops.INDEX or len(u.src) != 2 or u.src[0].op is not Ops.PARAM for u in (to, v)) or to.dtype != v.dtype: return None
+  (dst, di), (src, si) = to.src, v.src
   if (a:=offset(di, r)) is None or (b:=offset(si, r)) is None: return None
+  n = 1 if r is None else r.src[0].val
   def piece(p:UOp, off:int) -> UOp:
     arg = call.src[1+p.arg.slot]
     return arg if off == 0 and n == p.max_numel() else arg._mop(Ops.SHRINK, ((off, n),))

@@ -140,12 +140,12 @@ pm_write_window = PatternMatcher([
 ])
 
 # what is read through such a view, where each lane needs little more than it has
-pm_halo = PatternMatcher([(UPat(GroupOp.All-GroupOp.Movement, name="root"), halo_srcs)])
+pm_lost_views = pm_write_window+PatternMatcher([(UPat(GroupOp.All-GroupOp.Movement, name="root"), halo_srcs)])
 
+MAY_LOSE = {Ops.RESHAPE, Ops.PAD, Ops.SHRINK}
 def lost_views(sink:UOp) -> PatternMatcher|None:
   """the pass for views that windows don't follow, if there are any"""
-  if not any(is_lost(u) for u in sink.toposort()): return None
-  return pm_write_window+pm_halo
+  return pm_lost_views if any(u.op in MAY_LOSE and u.device.__class__ is tuple and u.src[0].windows and is_lost(u) for u in sink.toposort()) else None
 
 # ***** calls *****
 
