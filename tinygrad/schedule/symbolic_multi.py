@@ -227,6 +227,7 @@ def store_pieces(dest:UOp, v:UOp) -> UOp|None:
       src = s
       while src.op is Ops.RESHAPE: src = src.src[0]
       if src.lane == i and n > 1 and src.src[1].device == dest.device: own.setdefault(src.src[1].flatten(), {})[i] = found[1]
+      elif x.max_numel() == flat.max_numel(): stores.append((lane_view(at_, i) if n > 1 else at_).store(s))
       else: stores.append(cut(lane(i), Ops.SHRINK, {0:(found[1], int(x.max_numel()))}).store(s.flatten()))
   if not any(st.src[1].op_in_backward_slice_with_self(Ops.COPY) for st in stores): return None
   d = UOp.range(n, -1, AxisType.DEVICE)
