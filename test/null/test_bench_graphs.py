@@ -1,5 +1,4 @@
-import os
-import json, sys
+import json, os, sys
 from pathlib import Path
 import pytest
 from tinygrad import Tensor

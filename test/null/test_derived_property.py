@@ -1,7 +1,8 @@
 import sys, unittest
 from unittest.mock import patch
 import pytest
-from tinygrad.uop.ops import Ops, UOp, deconstruct_function
+from tinygrad.uop import ops
+from tinygrad.uop.ops import Ops, PatternMatcher, UOp, deconstruct_function, graph_rewrite
 
 def called(fxn) -> int:
   """how many Python functions fxn calls"""
@@ -47,5 +48,13 @@ class TestRuleNames(unittest.TestCase):
       exec("def rule(x): return [UOp for _ in range(3)]", scope)
       return called(lambda: deconstruct_function(scope["rule"]))
     self.assertEqual(calls(200), calls(0))
+
+class TestRewrite(unittest.TestCase):
+  @pytest.mark.patch("rewrite-unwrapped")
+  def test_nothing_is_unwrapped(self):
+    x = UOp.variable("a", 0, 9)+UOp.range(5, 0)
+    with patch.object(ops, "unwrap", side_effect=AssertionError("unwrapped")):
+      self.assertIs(graph_rewrite(x, PatternMatcher([]), name="nothing"), x)
+      self.assertIs(graph_rewrite(x, PatternMatcher([]), bottom_up=True, name="nothing"), x)
 
 if __name__ == "__main__": unittest.main()

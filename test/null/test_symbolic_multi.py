@@ -53,8 +53,10 @@ class TestCounts(unittest.TestCase):
 
   def test_creation_on_two_devices(self):
     x = sharded(8, 4, n=2)
+    # the seed of a device is made once
+    x.rand_like().realize()
     for name,t,most in (("rand_like", x.rand_like(), 10), ("full_like", x.full_like(3), 4), ("zeros_like", x.zeros_like(), 4),
-                        ("replicate", Tensor.ones(8).clone().shard(devices(2)), 4)):
+                        ("replicate", Tensor.ones(8).clone().shard(devices(2)), 3)):
       kernels, copies, _ = self.count(t.contiguous())
       self.assertLessEqual(kernels+copies, most, name)
   def test_gather_moves_each_shard_once(self):
