@@ -45,7 +45,7 @@ def mutate(names:list[str]) -> int:
     except Refused: alive = False
     if not alive: folder, how, here = package(before), "before it", before
     found = {pytest(*options, "test", folder=folder, SYMBOLIC_MULTI=flag, SERIES_WITHOUT=name, SERIES_UPTO=here)
-             for flag in ("", "1")[:1 + reads_flag(package(name))]}
+             for flag in ("", "1")[:1 + (reads_flag(folder) or reads_flag(package(name)))]}
     venv.say(f"{name}: " + (f"fails {how}" if 1 in found else "NO TEST IS MARKED WITH IT" if found == {5} else f"NO TEST FAILS {how.upper()}"))
     if 1 not in found: bad.append(name)
   print(f"{len(bad)} patches without a test that fails: {' '.join(bad)}" if bad else "every patch has a test that fails without it")

@@ -32,6 +32,7 @@ class TestLaneStores(unittest.TestCase):
                 x.flip(0).shard(devices(n)).flip(0)):
         np.testing.assert_equal(t.contiguous().realize().numpy(), a)
       self.assertTrue(all(np.array_equal(b.numpy().reshape(shape), a) for b in x.shard(devices(n)).contiguous().realize().uop.buffer.bufs))
+  @pytest.mark.patch("lane-stores")
   def test_allreduce(self):
     for n,size,dtype in ((3, 300_001, dtypes.float), (4, 270_000, dtypes.half), (8, 300_000, dtypes.int), (5, 260_003, dtypes.float)):
       a = np.random.RandomState(0).randint(-9, 9, (n, size))

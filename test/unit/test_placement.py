@@ -38,6 +38,7 @@ class TestUneven(Placement):
     for n,rows in ((2, 1), (3, 2), (4, 7), (3, 10)):
       self.programs(lambda a: Tensor(a).shard(devices(n), 0).realize(), rand(rows, 4), n=n, rows=rows)
     self.programs(lambda a: Tensor(a).shard(devices(4), 1), rand(4, 6), n=4, axis=1)
+  @pytest.mark.patch("placement")
   def test_blocks(self):
     for n,rows in ((2, 5), (3, 10), (4, 9), (4, 2), (8, 3)):
       x = Tensor(a:=rand(rows, 3)).shard(devices(n), 0).realize()
@@ -174,6 +175,7 @@ class TestMadeInPlace(Placement):
       x = make().shard(devices(4), axis)
       self.assertEqual((x.uop.axis, x.realize().uop.axis, x.dtype.itemsize), (axis, axis, want.itemsize), name)
       np.testing.assert_array_equal(x.numpy(), want, name)
+  @pytest.mark.patch("placement")
   def test_the_first_is_left_alone(self):
     x = Tensor.zeros(8, 2)
     y = x.shard(devices(4), 0)
