@@ -53,12 +53,18 @@ class TestCounts(unittest.TestCase):
 
   def test_creation_on_two_devices(self):
     x = sharded(8, 4, n=2)
-    # the seed of a device is made once
-    x.rand_like().realize()
-    for name,t,most in (("rand_like", x.rand_like(), 10), ("full_like", x.full_like(3), 4), ("zeros_like", x.zeros_like(), 4),
-                        ("replicate", Tensor.ones(8).clone().shard(devices(2)), 3)):
+    for name,t,most in (("full_like", x.full_like(3), 4), ("zeros_like", x.zeros_like(), 4),
+                        ("clone, replicate", Tensor.ones(8).clone().shard(devices(2)), 1), ("replicate", Tensor.ones(8).clone().realize().shard(devices(2)), 2)):
       kernels, copies, _ = self.count(t.contiguous())
       self.assertLessEqual(kernels+copies, most, name)
+  def test_random_numbers_take_a_counter_to_each_device(self):
+    # a seed that was scheduled and never run can't be used again
+    Tensor.manual_seed(1)
+    for n in (2, 4, 8):
+      x = sharded(8, 4, n=n)
+      # the seed goes to the devices once
+      x.rand_like().realize()
+      self.assertEqual(self.count(x.rand_like()), (3, n-1, (n-1)*8))
   def test_gather_moves_each_shard_once(self):
     for n in (2, 4, 8):
       # one kernel of each device puts the shards together

@@ -15,16 +15,22 @@ def is_fresh(x:UOp) -> bool:
   """is it a buffer that nothing has been put in, and that nobody may have looked at?"""
   return x.base.op is Ops.BUFFER and buffers.get(x.base) is None and isinstance(x.device, str) and not x.device.startswith(("DISK", "TINYFS"))
 
+def filled(x:UOp) -> UOp|None:
+  """what is put in a buffer that nothing else is put in"""
+  if x.op is not Ops.AFTER or len(x.src) != 2 or not is_fresh(x.src[0]): return None
+  return st.src[1] if (st:=x.src[1]).op is Ops.STORE and st.src[0] is x.src[0] and len(st.src) == 2 else None
+
 def made_of(x:UOp) -> dict[UOp, UOp|None]|None:
-  """what has to be moved for x to be made elsewhere, None if that isn't worth it. a buffer that is only filled with what has no device is that"""
+  """what has to be moved for x to be made elsewhere, None if that isn't worth it. a buffer that is only filled is what it's filled with"""
   todo, ret = [x], dict[UOp, UOp|None]()
   while todo:
     u = todo.pop()
     if u in ret or u.device is None: continue
     ret[u] = None
     if len(ret) > MAX_OPS: return None
-    if u.op is Ops.AFTER and is_fresh(u.src[0]) and len(u.src) == 2 and (st:=u.src[1]).op is Ops.STORE and st.src[0] is u.src[0] and \
-       st.src[1].device is None: ret[u] = st.src[1].cast(u.dtype)
+    if (v:=filled(u)) is not None:
+      if v.device is None: ret[u] = v.cast(u.dtype)
+      else: todo.append(v)
     elif u.op in GroupOp.Elementwise|GroupOp.Movement|{Ops.STACK, Ops.BITCAST, Ops.CONTIGUOUS, Ops.DETACH, Ops.CONTIGUOUS_BACKWARD}: todo += u.src
     elif u.op in {Ops.BUFFER, Ops.COPY, Ops.AFTER} and not (u.op is Ops.BUFFER and is_fresh(u)): ret[u] = u
     else: return None
@@ -40,6 +46,7 @@ def remade(x:UOp, devices:tuple[str, ...]) -> UOp|None:
     if u not in found: continue
     if (v:=found[u]) is not None: new[u] = v.copy_to_device(devices) if v is u else v
     elif u.op is Ops.CONTIGUOUS: new[u] = new.get(u.src[0], u.src[0])
+    elif (v:=filled(u)) is not None: new[u] = new.get(v, v).cast(u.dtype)
     else: new[u] = u.replace(src=tuple(new.get(s, s) for s in u.src))
   return new[x]
 
