@@ -103,7 +103,9 @@ def placed(x:UOp, devices, axis:int|tuple[int|None, ...]|None) -> UOp:
   if not all(isinstance(x.shape[ax], int) for ax,_,_ in ws):
     (ax, _, _), = ws
     return place(shard(x, ax, UOp.range(len(devices), -1, AxisType.DEVICE)), ws, x.shape)
-  return place(own_view(x, ws), ws, x.shape)
+  v = own_view(x, ws)
+  # all of the other axes, though a lane may have parts of them now
+  return place(v.replace(arg="whole") if x.windows and v.op is Ops.SHRINK else v, ws, x.shape)
 
 def placed_like(x:UOp, y:UOp) -> UOp:
   """x on the devices of y, kept as y is"""

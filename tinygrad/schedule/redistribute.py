@@ -2,12 +2,12 @@
 from __future__ import annotations
 import functools, itertools
 from typing import Iterable, Sequence
-from tinygrad.helpers import DEBUG, dedup, getenv, prod, unwrap
+from tinygrad.helpers import DEBUG, dedup, prod, unwrap
 from tinygrad.dtype import Invalid, strong_dtype
 from tinygrad.uop.ops import GroupOp, Ops, UOp, sint, identity_element, AxisType
 from tinygrad.uop.lane import mop_on_lane
 from tinygrad.schedule.slice_copy import flat_memory, slice_of
-from tinygrad.schedule.window import Box, Shape, Windows, boxes, clipped, empty, lanes_of, offsets, place, plain, through_reshape
+from tinygrad.schedule.window import Box, Shape, Windows, block, boxes, clipped, empty, lanes_of, offsets, place, through_reshape
 
 def cut(x:UOp, op:Ops, arg:dict[int, tuple[sint, sint]], fill=None) -> UOp:
   """SHRINK or PAD of some axes, if there is anything to it"""
@@ -32,6 +32,15 @@ def mask(ws:Windows, shape:Shape) -> UOp|None:
   inside = {ax:size for ax,off,size in ws if (ax, off, size) not in over}
   return own_view(UOp.const(True).expand(tuple(inside.get(a, s) for a,s in enumerate(shape))), over, False)
 
+def joined(lanes:Sequence[UOp], devices:Sequence[str]|None) -> UOp:
+  """one lane on each device. where all of them are in the same order after they are copied, it's the order of what comes out"""
+  order:list[UOp] = []
+  while (v:=lanes[0]).op in {Ops.RESHAPE, Ops.PERMUTE, Ops.FLIP} and all((u.op, u.src[1:], u.arg) == (v.op, v.src[1:], v.arg) for u in lanes):
+    order, lanes = [v]+order, [u.src[0] for u in lanes]
+  ret = UOp.mstack(*(lanes if devices is None else [u.copy_to_device(d) for u,d in zip(lanes, devices)]))
+  for u in order: ret = u.replace(src=(ret,)+u.src[1:])
+  return ret
+
 def parts(x:UOp, keep:Windows, devices:str|tuple[str, ...]) -> list[tuple[Box, UOp]]:
   """(box, value on devices) of all that the lanes hold of x in the windows that are not kept. a lane receives from one that has the same
   kept windows, from itself if it can, and only what lies in the value"""
@@ -39,14 +48,13 @@ def parts(x:UOp, keep:Windows, devices:str|tuple[str, ...]) -> list[tuple[Box, U
   local, gone = x.src[0].cast(strong_dtype(x.dtype)), tuple(w for w in x.windows if w not in keep)
   n = len(x.device) if isinstance(x.device, tuple) else lanes_of(x.windows)
   at, same, offs = boxes(gone, x.shape, n), boxes(keep, x.shape, n), [offsets(off, n) for _,off,_ in gone]
-  def part(lane:int, box:Box, device:str|tuple[str, ...]|None) -> UOp:
-    p = cut(local.mselect(lane), Ops.SHRINK, {ax:(b-off[lane], e-b) for (ax,_,_),(b,e),off in zip(gone, box, offs)})
-    return p if device is None or x.device is None else p.copy_to_device(device)
+  def part(lane:int, box:Box) -> UOp:
+    return cut(lane_view(local, lane), Ops.SHRINK, {ax:(b-off[lane], e-b) for (ax,_,_),(b,e),off in zip(gone, box, offs)})
   ret:list[tuple[Box, UOp]] = []
   for box in sorted(dedup([b for b in at if not empty(b)])):
     holders = [i for i in range(n) if at[i] == box]
-    if isinstance(devices, str): v = part(next((i for i in holders if x.device is not None and x.device[i] == devices), holders[0]), box, devices)
-    elif not keep and (len(holders) == 1 or x.device is None): v = part(holders[0], box, devices)
+    if isinstance(devices, str): v = part(next((i for i in holders if x.device is not None and x.device[i] == devices), holders[0]), box)
+    elif x.device is None and not keep: v = part(holders[0], box)
     else:
       lanes = []
       for j,dev in enumerate(devices if x.device is not None else [None]*n):
@@ -54,9 +62,9 @@ def parts(x:UOp, keep:Windows, devices:str|tuple[str, ...]) -> list[tuple[Box, U
         # who has nothing of the value needs nothing
         if not mine and empty(same[j]): mine = [j]
         if not mine: raise RuntimeError(f"no device has {box} of {x.shape} where {dev} has {same[j]}: {x.windows} on {x.device}")
-        lanes.append(part(j if j in mine and (x.device is None or x.device[j] == dev) else mine[0], box, dev))
-      v = UOp.mstack(*lanes)
-    ret.append((box, v))
+        lanes.append(part(j if j in mine and (x.device is None or x.device[j] == dev) else mine[0], box))
+      v = joined(lanes, devices if x.device is not None else None)
+    ret.append((box, v.copy_to_device(devices) if isinstance(devices, str) and x.device is not None else v))
   return ret
 
 def assemble(found:list[tuple[Box, UOp]], axes:tuple[int, ...], shape:Shape) -> UOp:
@@ -288,6 +296,7 @@ def reduce_scatter(x:UOp, ws:Windows) -> UOp|None:
     case Ops.PERMUTE:
       ret = reduce_scatter(x.src[0], tuple(sorted(((x.marg[ax], off, size) for ax,off,size in ws), key=lambda w: w[0])))
       return None if ret is None else ret.permute(x.marg)
+    case Ops.COPY: return reduce_scatter(x.src[0], ws) if x.device == x.src[0].device else None
     case Ops.ALLREDUCE: pass
     case _:
       if x.op not in GroupOp.ALU or x.arg is not None: return None
@@ -298,27 +307,55 @@ def reduce_scatter(x:UOp, ws:Windows) -> UOp|None:
       found = [part(u) for u in x.src]
       return x.replace(src=tuple(v if v is not None else own_view(u, below) for u,(below,v) in zip(x.src, found))) \
         if any(v is not None for _,v in found) else None
-  (op, devices), local = x.arg, x.src[0].cast(strong_dtype(x.dtype))
-  n = len(local.device)
-  if devices != local.device or len(ws) != 1 or clipped(ws, x.shape) or not all(isinstance(s, int) for s in (*local.shape, ws[0][2])): return None
-  (ax, off, size), = ws
-  at = offsets(off, n)
-  if not all(isinstance(o, int) for o in at): return None
-  d = next(iter(off.ranges))
-  if prod(local.shape[:ax]) != 1:
-    # the parts are no pieces of memory
-    if not plain(ws[0], x.shape[ax]): return None
-    parts = split(local, ax, n).contiguous()
-    own = cut(parts, Ops.SHRINK, {0:(d, 1)})
-    def nth(i:int, j:int) -> UOp: return cut(lane_view(parts, i), Ops.SHRINK, {0:(j, 1)})
+  (op, devices, *groups), local = x.arg, x.src[0].cast(strong_dtype(x.dtype))
+  if devices != local.device or (ret:=scatter(local, op, groups[0] if groups else (tuple(range(len(devices))),), ws)) is None: return None
+  return ret.cast(x.dtype)
+
+def in_blocks(x:UOp, axes:Place, counts:Place, sizes:Place) -> UOp:
+  """the blocks of these axes, in one axis in front"""
+  x = cut(x, Ops.PAD, {a:(0, c*s) for a,c,s in zip(axes, counts, sizes)})
+  split = x.reshape(tuple(d for a,s in enumerate(x.shape) for d in ((counts[axes.index(a)], sizes[axes.index(a)]) if a in axes else (s,))))
+  front = tuple(a+sum(b < a for b in axes) for a in axes)
+  split = split.permute(front+tuple(a for a in range(len(split.shape)) if a not in front))
+  return split.reshape((prod(counts),)+split.shape[len(axes):])
+
+def scatter(local:UOp, op:Ops, groups:Sequence[Sequence[int]], ws:Windows) -> UOp|None:
+  """what a lane has at the windows of what the lanes of its group add up to: it gets the others' parts of that"""
+  n, shape, size = len(local.device), local.shape, {ax:s for ax,_,s in ws}
+  at = [offsets(off, n) for _,off,_ in ws]
+  if not all(isinstance(s, int) for s in (*shape, *size.values(), *(o for os in at for o in os))): return None
+  has, group, box = [tuple(int(os[j]) for os in at) for j in range(n)], {j:g for g in groups for j in g}, boxes(ws, shape, n)
+  own_shape = tuple(size.get(a, s) for a,s in enumerate(shape))
+  # those of a group that want the same may get a part of it each, and then each other's
+  alike = [[i for i in group[j] if has[i] == has[j]] for j in range(n)]
+  count, each, members = len(alike[0]), prod(own_shape)*local.dtype.itemsize, len(groups[0])
+  if count > 1 and all(len(a) == count for a in alike) and \
+     cost((members+count-2)*each//count, members+count-2) < cost((members-1)*each, members-1):
+    ax, off, length = ws[0]
+    part = (ax, off+by_lane([a.index(j) for j,a in enumerate(alike)], next(iter(off.ranges)))*(block(length, count)), block(length, count))
+    return None if (ret:=scatter(local, op, groups, sub:=(part,)+ws[1:])) is None else redistribute(place(ret, sub, shape), ws)
+  if len(ws) == 1 and prod(shape[:ws[0][0]]) == 1:
+    # the parts are pieces of memory
+    (ax, off, s), = ws
+    begin = min(0, *(os:=[o for o, in has]))
+    parts = cut(local, Ops.PAD, {ax:(-begin, max(shape[ax], *(o+s for o in os))-begin)}).contiguous()
+    own = cut(parts, Ops.SHRINK, {ax:((off-begin).simplify(), s)})
+    def nth(i:int, j:int) -> UOp: return cut(lane_view(parts, i), Ops.SHRINK, {ax:(has[j][0]-begin, s)})
   else:
-    parts = local.contiguous()
-    own = cut(parts, Ops.SHRINK, {ax:(off, size)})
-    def nth(i:int, j:int) -> UOp: return cut(lane_view(parts, i), Ops.SHRINK, {ax:(at[j], size)})
-  if DEBUG >= 2: report("reduce-scatter", x, (), ws, devices, int(local.max_numel()//local.shape[ax]*size)*(n-1))
-  for k in range(1, n): own = own.alu(op, UOp.mstack(*[to_device(nth((j+k) % n, j), devices[j]) for j in range(n)]))
+    # blocks, that are put next to each other
+    if any(o < 0 or o % s for os in has for o,s in zip(os, size.values())): return None
+    counts = tuple(max(int(o) for o in os)//s+1 for os,s in zip(at, size.values()))
+    parts = in_blocks(local, tuple(size), counts, tuple(size.values())).contiguous()
+    pos = [sum(o//s*prod(counts[k+1:]) for k,(o,s) in enumerate(zip(os, size.values()))) for os in has]
+    own = cut(parts, Ops.SHRINK, {0:(by_lane(pos, next(iter(ws[0][1].ranges))), 1)})
+    def nth(i:int, j:int) -> UOp: return cut(lane_view(parts, i), Ops.SHRINK, {0:(pos[j], 1)})
+  if DEBUG >= 2: report("reduce-scatter", local, (), ws, local.device, prod(own_shape)*(members-1))
+  def term(j:int, k:int) -> UOp:
+    if empty(box[j]): return UOp.invalids(own.shape, dtype=local.dtype, device=local.device[j])
+    return to_device(nth(group[j][(group[j].index(j)+k) % members], j), local.device[j])
+  for k in range(1, members): own = own.alu(op, UOp.mstack(*[term(j, k) for j in range(n)]))
   # once, and not in every reader
-  return own.reshape(tuple(size if a == ax else s for a,s in enumerate(local.shape))).contiguous().cast(x.dtype)
+  return own.reshape(own_shape).contiguous()
 
 def redistribute(x:UOp, ws:Windows) -> UOp:
   """what a lane has of x at the windows"""
@@ -329,32 +366,24 @@ def redistribute(x:UOp, ws:Windows) -> UOp:
   whole = x.src[0] if keep else x
   return own_view(whole, new) if not new or (ret:=reduce_scatter(whole, new)) is None else ret
 
-BIG = getenv("RING_ALLREDUCE_THRESHOLD", 256_000)
-
-def reduce_groups(at:list[Box], same:list[Box]) -> list[list[int]]|None:
+def reduce_groups(at:list[Box], same:list[Box]) -> tuple[tuple[int, ...], ...]|None:
   """the lanes that reduce together: of those with the same kept windows one for each part, the nearest in a mesh. None if they don't pair up"""
-  ret:list[list[int]] = []
+  ret:list[tuple[int, ...]] = []
   for kept in dedup(same):
     holders:dict[Box, list[int]] = {}
     for i in [i for i in range(len(at)) if same[i] == kept]: holders.setdefault(at[i], []).append(i)
     if len({len(h) for h in holders.values()}) != 1: return None
-    ret += [list(group) for group in zip(*holders.values())]
-  return ret
+    ret += zip(*holders.values())
+  return tuple(ret)
 
 def allreduce(x:UOp, local:UOp, reduced:Windows, kept:Windows, op:Ops) -> UOp:
   """local, the lanes' results of a reduce of x over its reduced windows, reduced over the lanes that have the same kept windows"""
   n = len(x.device)
   at, same = boxes(reduced, x.shape, n), boxes(kept, x.shape, n) if kept else [()]*n
   if (groups:=reduce_groups(at, same)) is not None:
-    if len(groups) == 1: return local.allreduce(op, x.device)
     if len(groups[0]) == 1: return local
-    # along one dimension of a mesh
-    if DEBUG >= 2: report(f"allreduce of {' and '.join(map(str, groups))}", x, reduced, kept, x.device, int(local.max_numel()))
-    if all(isinstance(s, int) for s in local.shape) and len(groups[0]) > 2 and prod(local.shape) > BIG:
-      local = local.contiguous()
-      return allreduce_into(UOp.empty(local.shape, dtype=local.dtype, device=x.device), local, op, groups)
-    terms = [UOp.mstack(*[to_device(lane_view(local, g[k]), x.device[j]) for j in range(n) for g in groups if j in g]) for k in range(len(groups[0]))]
-    return functools.reduce(lambda a,b: a.alu(op, b), terms)
+    # all of them, or along one dimension of a mesh
+    return local.allreduce(op, x.device, () if len(groups) == 1 else groups)
   if not kept:
     # lanes that hold the same part count once: all but the first have the identity
     first = [i for i,b in enumerate(at) if b not in at[:i]]
@@ -365,6 +394,12 @@ def allreduce(x:UOp, local:UOp, reduced:Windows, kept:Windows, op:Ops) -> UOp:
     mine = [[i for i in range(n) if at[i] == box and same[i] == same[j]] for j in range(n)]
     terms.append(UOp.mstack(*[to_device(lane_view(local, j if j in m or not m else m[0]), x.device[j]) for j,m in enumerate(mine)]))
   return functools.reduce(lambda a,b: a.alu(op, b), terms)
+
+def reduce_in_groups(x:UOp, op:Ops, groups:Sequence[Sequence[int]]) -> UOp:
+  """the lanes of x of each group reduced, from copies of all of the others"""
+  at = {j:(g, k) for g in groups for k,j in enumerate(g)}
+  def term(k:int) -> UOp: return UOp.mstack(*[to_device(lane_view(x, g[(i+k) % len(g)]), x.device[j]) for j,(g,i) in sorted(at.items())])
+  return functools.reduce(lambda a,b: a.alu(op, b), [x]+[term(k) for k in range(1, len(groups[0]))])
 
 def allreduce_into(to:UOp, x:UOp, op:Ops, groups:Sequence[Sequence[int]]=()) -> UOp:
   """the lanes of x (of each group) reduced, in each lane of to: a device reduces a chunk from copies of the others' and copies what comes out to

@@ -9,7 +9,7 @@ from tinygrad.schedule.allreduce import handle_allreduce
 from tinygrad.schedule.slice_copy import flat_memory, slice_of
 from tinygrad.schedule.window import Windows, is_window, place, plain, plain_axis, windows
 from tinygrad.schedule.halo import halo_srcs, is_lost
-from tinygrad.schedule.redistribute import allreduce, cut, gather, lane_view, mask, only_moves, own_view, redistribute, reduce_scatter
+from tinygrad.schedule.redistribute import allreduce, by_lane, cut, gather, joined, lane_view, mask, only_moves, own_view, redistribute, reduce_scatter
 
 def gather_srcs(root:UOp) -> UOp: return root.replace(src=tuple(gather(s) if is_window(s) else s for s in root.src))
 
@@ -68,7 +68,10 @@ def own_part(root:UOp) -> UOp|None:
   """a part of what the lanes' values add up to is all that a lane needs of it"""
   ws = tuple((ax, o, s) for ax,(o,s) in enumerate(root.marg) if isinstance(o, UOp) and o.ranges)
   if not ws or any(root.marg[a] != (0, s) for a,s in enumerate(root.src[0].shape) if all(a != w[0] for w in ws)): return None
-  return reduce_scatter(root.src[0], ws)
+  if (x:=root.src[0]).op is not Ops.PAD: return reduce_scatter(x, ws)
+  # blocks that reach past the value
+  if x.arg is not None or is_window(x) or any(m != (0, s) for a,(m,s) in enumerate(zip(x.marg, x.src[0].shape)) if all(a != w[0] for w in ws)): return None
+  return reduce_scatter(x.src[0], tuple((ax, (o-x.marg[ax][0]).simplify(), s) for ax,o,s in ws))
 
 def window_same(root:UOp, x:UOp) -> UOp|None:
   if not is_window(x): return None
@@ -200,9 +203,9 @@ def copy_lanes(root:UOp, x:UOp) -> UOp|None:
   if isinstance(x.device, tuple):
     # the same on each of other devices, that has it or gets it from one that does
     if x.device == root.device: return None
-    return UOp.mstack(*[lane_view(x, x.device.index(d) if d in x.device else j % len(x.device)).copy_to_device(d) for j,d in enumerate(root.device)])
+    return joined([lane_view(x, x.device.index(d) if d in x.device else j % len(x.device)) for j,d in enumerate(root.device)], root.device)
   # what no device has to hold is the same on each
-  return sx if (sx:=x.simplify()).device is None else UOp.mstack(*[x.copy_to_device(d) for d in root.device])
+  return sx if (sx:=x.simplify()).device is None else joined([x]*len(root.device), root.device)
 
 def pieces(dest:UOp, v:UOp) -> Iterator[tuple[UOp, UOp]]:
   """(place in dest, value) for all that v is put together of"""
@@ -232,9 +235,7 @@ def store_pieces(dest:UOp, v:UOp) -> UOp|None:
   if not any(st.src[1].op_in_backward_slice_with_self(Ops.COPY) for st in stores): return None
   d = UOp.range(n, -1, AxisType.DEVICE)
   for x,at in own.items():
-    # in one go where the places are as far apart as the lanes
-    if len(at) == n and all(at[i]-at[0] == i*(at[1]-at[0]) for i in at):
-      stores.append(flat._mop(Ops.SHRINK, ((at[0]+d*(at[1]-at[0]), x.shape[0]),)).store(x))
+    if len(at) == n: stores.append(flat._mop(Ops.SHRINK, ((by_lane([at[i] for i in range(n)], d), x.shape[0]),)).store(x))
     else: stores += [cut(lane(i), Ops.SHRINK, {0:(o, x.shape[0])}).store(x.mselect(i)) for i,o in at.items()]
   return dest.after(*stores)
 
@@ -263,7 +264,7 @@ symbolic_multi_pm = PatternMatcher([
         src=(UPat(Ops.PAD, name="x"),), allow_any_len=True, name="root"), window_same),
   (UPat(Ops.INDEX, src=(UPat(Ops.PAD, name="x"),), allow_any_len=True, name="root"), window_index),
   # communication
-  (UPat(Ops.SHRINK, src=(UPat(GroupOp.ALU|{Ops.ALLREDUCE, Ops.CAST, Ops.RESHAPE, Ops.PERMUTE}),), allow_any_len=True, name="root"), own_part),
+  (UPat(Ops.SHRINK, src=(UPat(GroupOp.ALU|{Ops.ALLREDUCE, Ops.CAST, Ops.RESHAPE, Ops.PERMUTE, Ops.PAD, Ops.COPY}),), allow_any_len=True, name="root"), own_part),
   (UPat(Ops.COPY, src=(UPat(Ops.PAD, name="x"),), name="root"), lambda root,x: gather(x, devices=root.arg) if is_window(x) else None),
   # stores
   (UPat(Ops.STORE, src=(UPat(name="dest"), UPat(name="v")), name="root", custom_early_reject=has_window), window_store),

@@ -198,7 +198,8 @@ def windows(u:UOp) -> Windows|None:
     case Ops.EXPAND: return tuple((ax+len(u.marg), off, size) for ax,off,size in ws)
     case Ops.PERMUTE: return by_axis([(u.marg.index(ax), off, size) for ax,off,size in ws])
     case Ops.FLIP: return tuple((ax, (shape[ax]-size-off).simplify() if u.marg[ax] else off, size) for ax,off,size in ws)
-    case Ops.SHRINK: return through_shrink(ws, u.marg, shape)
+    # the arg asks for all of the axes that are not cut
+    case Ops.SHRINK: return through_shrink(ws, u.marg, shape) if u.arg is None else ()
     case Ops.PAD: return through_pad(u, ws, shape)
     case Ops.BITCAST: return through_bitcast(u, ws, shape)
   return ws
