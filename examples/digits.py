@@ -132,8 +132,9 @@ def sheet(a:np.ndarray, cols:int) -> np.ndarray:
   a = np.pad(a, ((0, -len(a) % cols), (0, 1), (0, 1)), constant_values=np.nan)
   return a.reshape(-1, cols, *a.shape[1:]).swapaxes(1, 2).reshape(-1, cols*a.shape[2])[:-1, :-1]
 
-def first_step(data:Digits, many:Run, batch:int) -> tuple[list[np.ndarray], ...]:
-  """What every device holds in the first step: its rows of the batch, a weight, that weight's gradient before and after the allreduce."""
+def first_step(data:Digits, many:Run, batch:int) -> tuple[list[list[np.ndarray]], list[Tensor]]:
+  """What every device holds in the first step: its rows of the batch, a weight, that weight's gradient before and after the allreduce. And the
+  tensors that these are of, but for the gradient before the allreduce."""
   x, y = next(data.batches(1, batch))
   tx, ty = place(x, many.devices, 0), place(y, many.devices, 0)
   alone_on, n = many.devices[:1], len(many.devices)
@@ -141,14 +142,19 @@ def first_step(data:Digits, many:Run, batch:int) -> tuple[list[np.ndarray], ...]
   grad = loss_of(net, tx, ty).gradient(net.c1.weight)[0].contiguous().realize()
   # the sum before the allreduce is never stored: take it from the same rows on one device
   def own(*rows:np.ndarray) -> np.ndarray: return loss_of(alone, *(place(r, alone_on) for r in rows)).gradient(alone.c1.weight)[0].numpy()/n
-  return held(tx), held(net.c1.weight), [own(*p) for p in zip(held(tx), held(ty))], held(grad)
+  return [held(tx), held(net.c1.weight), [own(*p) for p in zip(held(tx), held(ty))], held(grad)], [tx, net.c1.weight, grad]
+
+def kept(t:Tensor) -> list[str]:
+  """Which part of t each device keeps, in the package's own words, if it has any: 0.14.0 and the first stages of the series don't."""
+  return [f"{p.where}  {p.nbytes:,} bytes" for p in t.layout().parts] if hasattr(t, "layout") else []
 
 def plot(path:str, data:Digits, one:Run, many:Run, batch:int):
   import matplotlib
   matplotlib.use("Agg")
   import matplotlib.pyplot as plt
   n, rows, shown = len(many.devices), batch//len(many.devices), min(len(many.devices), 8)
-  pieces, weights, before, after = first_step(data, many, batch)
+  (pieces, weights, before, after), tensors = first_step(data, many, batch)
+  batch_at, weight_at, grad_at = map(kept, tensors)
   fig = plt.figure(figsize=(4 + 2.3*shown, 15), constrained_layout=True)
   top, bottom = np.asarray(fig.subfigures(2, 1, height_ratios=(4, 10), hspace=0.03))
 
@@ -165,23 +171,28 @@ def plot(path:str, data:Digits, one:Run, many:Run, batch:int):
   bottom.suptitle("What each device holds in the first step" + (f" (the first {shown} of {n} devices)" if shown < n else ""), fontsize="x-large")
   grid = bottom.add_gridspec(4, shown+2, width_ratios=[1.1] + [2]*shown + [0.12])
   wmax, gmax = max(np.abs(w).max() for w in weights), max(np.abs(g).max() for g in after)
-  lines = [("Batch", f"split: {rows} rows each" + (", 24 shown" if rows > 24 else ""), [sheet(p.reshape(-1, 8, 8)[:24], 6) for p in pieces], None),
-           ("Weights of c1", "the same on all", [sheet(w.reshape(-1, 3, 3), 4) for w in weights], wmax),
-           ("Gradient of c1", "before the allreduce:\nof its own rows,\nother on each", [sheet(g.reshape(-1, 3, 3), 4) for g in before], gmax),
-           ("Gradient of c1", "after the allreduce:\nthe sum,\nthe same on all", [sheet(g.reshape(-1, 3, 3), 4) for g in after], gmax)]
-  for r, (name, what, pictures, peak) in enumerate(lines):
+  split = f"split: {rows} rows each" + (", 24 shown" if rows > 24 else "")
+  lines = [("Batch", split, [sheet(p.reshape(-1, 8, 8)[:24], 6) for p in pieces], None, batch_at),
+           ("Weights of c1", "the same on all", [sheet(w.reshape(-1, 3, 3), 4) for w in weights], wmax, weight_at),
+           ("Gradient of c1", "before the allreduce:\nof its own rows,\nother on each", [sheet(g.reshape(-1, 3, 3), 4) for g in before], gmax, []),
+           ("Gradient of c1", "after the allreduce:\nthe sum,\nthe same on all", [sheet(g.reshape(-1, 3, 3), 4) for g in after], gmax, grad_at)]
+  for r, (name, what, pictures, peak, at) in enumerate(lines):
     label = bottom.add_subplot(grid[r, 0])
     label.axis("off")
     label.text(0, 0.5, f"$\\bf{{{name.replace(' ', '~')}}}$\n{what}", va="center", transform=label.transAxes)
     for i in range(shown):
       ax, color = bottom.add_subplot(grid[r, i+1]), plt.get_cmap("tab10")(i)
       im = ax.imshow(pictures[i], cmap="gray_r" if peak is None else "RdBu", vmin=0 if peak is None else -peak, vmax=1 if peak is None else peak)
-      if r == 0: ax.set_title(f"{many.devices[i]}\nrows {i*rows}-{(i+1)*rows-1}", color=color, fontweight="bold")
+      if r == 0: ax.set_title(many.devices[i], color=color, fontweight="bold")
+      if at: ax.set_xlabel(at[i])
       ax.set(xticks=[], yticks=[])
       for side in ax.spines.values(): side.set(color=color, linewidth=2.5)
     if peak is not None: bottom.colorbar(im, cax=bottom.add_subplot(grid[r, shown+1]))
   fig.savefig(path, dpi=90)
   plt.close(fig)
+  print()
+  for name,t in zip(("batch", "weights of c1", "gradient of c1"), tensors):
+    if hasattr(t, "layout"): print(f"{name}: {t.layout()}")
 
 # ***** command line *****
 

@@ -54,7 +54,8 @@ class TestCounts(unittest.TestCase):
   def test_creation_on_two_devices(self):
     x = sharded(8, 4, n=2)
     for name,t,most in (("full_like", x.full_like(3), 4), ("zeros_like", x.zeros_like(), 4),
-                        ("clone, replicate", Tensor.ones(8).clone().shard(devices(2)), 1), ("replicate", Tensor.ones(8).clone().realize().shard(devices(2)), 2)):
+                        ("clone, replicate", Tensor.ones(8).clone().shard(devices(2)), 1),
+                        ("replicate", Tensor.ones(8).clone().realize().shard(devices(2)), 2)):
       kernels, copies, _ = self.count(t.contiguous())
       self.assertLessEqual(kernels+copies, most, name)
   def test_random_numbers_take_a_counter_to_each_device(self):

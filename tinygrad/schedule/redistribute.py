@@ -2,12 +2,12 @@
 from __future__ import annotations
 import functools, itertools
 from typing import Iterable, Sequence
-from tinygrad.helpers import DEBUG, dedup, prod, unwrap
+from tinygrad.helpers import DEBUG, dedup, prod, to_tuple, unwrap
 from tinygrad.dtype import Invalid, strong_dtype
 from tinygrad.uop.ops import GroupOp, Ops, UOp, sint, identity_element, AxisType
 from tinygrad.uop.lane import mop_on_lane
 from tinygrad.schedule.slice_copy import flat_memory, slice_of
-from tinygrad.schedule.window import Box, Shape, Windows, block, boxes, clipped, empty, lanes_of, offsets, place, through_reshape
+from tinygrad.schedule.window import Box, Shape, Windows, block, boxes, clipped, empty, lanes_of, offsets, place, through_reshape, words
 
 def cut(x:UOp, op:Ops, arg:dict[int, tuple[sint, sint]], fill=None) -> UOp:
   """SHRINK or PAD of some axes, if there is anything to it"""
@@ -81,10 +81,35 @@ def assemble(found:list[tuple[Box, UOp]], axes:tuple[int, ...], shape:Shape) -> 
     end = e
   return cut(pieces[0].cat(*pieces[1:], dim=ax) if len(pieces) > 1 else pieces[0], Ops.PAD, {ax:(begin, shape[ax])})
 
-def report(kind:str, x:UOp, frm:Windows, to:Windows, devices:str|tuple[str, ...], elements:int) -> None:
-  def show(ws:Windows) -> str: return ", ".join(f"axis {ax} {size} from {off.render()}" for ax,off,size in ws) or "whole"
-  held = f"{elements*x.dtype.itemsize} bytes on each, what it had included"
-  print(f"*** {kind} {x.shape} {x.dtype} from {show(frm)} to {show(to)} on {devices}: {held}")
+Devices = str|tuple[str, ...]
+
+# what is said of a pass with DEBUG=2, when it's done. one that only looks whether something is a view isn't reported
+notes:list[str]|None = None
+
+def line(kind:str, x:UOp, frm:str, to:str, devices:Devices, nbytes:int) -> str:
+  return f"*** {kind} {x.shape} {x.dtype} from {frm or 'whole'} to {to or 'whole'} on {devices}: {nbytes} bytes received"
+
+def report(kind:str, x:UOp, frm:Windows, to:Windows, devices:Devices, elements:int) -> None:
+  """a line for what is moved between devices, with what the busiest of them receives"""
+  if notes is not None: notes.append(line(kind, x, words(frm, x.shape), words(to, x.shape), devices, elements*x.dtype.itemsize))
+
+def begin_report() -> None:
+  global notes
+  notes = []
+
+def print_report(sink:UOp) -> None:
+  global notes
+  # what goes from one device to several, of which no more may be left than the parts that they need
+  received:dict[UOp, dict[str, int]] = {}
+  for u in sink.toposort():
+    if u.op is not Ops.COPY or not isinstance(u.device, str) or not isinstance((x:=u.src[0].base).device, str) or x.lane is not None: continue
+    if u.device != x.device: (by:=received.setdefault(x, {}))[u.device] = by.get(u.device, 0) + int(u.max_numel())*u.dtype.itemsize
+  for x,by in received.items():
+    if len(by) == 1: continue
+    whole = (busiest:=max(by.values())) == int(x.max_numel())*x.dtype.itemsize
+    print(line("broadcast" if whole else "scatter", x, f"whole on {x.device}", "" if whole else "a part", tuple(by), busiest))
+  if notes: print("\n".join(notes))
+  notes = None
 
 def gather(x:UOp, keep:Windows=(), devices:str|tuple[str, ...]|None=None) -> UOp:
   """x with no windows but those to keep, on its own devices or on others"""
@@ -95,7 +120,10 @@ def gather(x:UOp, keep:Windows=(), devices:str|tuple[str, ...]|None=None) -> UOp
   sizes = {ax:size for ax,_,size in keep}
   shape = tuple(sizes.get(a, s) for a,s in enumerate(x.shape))
   if not (found:=parts(x, keep, devices)): return place(UOp.const(Invalid, x.dtype).expand(shape), keep, x.shape)
-  if DEBUG >= 2: report("gather", x, gone, keep, devices, sum(int(p.max_numel()) for _,p in found))
+  if DEBUG >= 2:
+    each = {box:int(p.max_numel()) for box,p in found}
+    had = {d:each.get(b, 0) for d,b in zip(x.device or (), boxes(gone, x.shape, len(x.device or ()) or 1))}
+    report("gather", x, gone, keep, devices, sum(each.values()) - min((had.get(d, 0) for d in to_tuple(devices)), default=0))
   return place(assemble(found, tuple(ax for ax,_,_ in gone), shape).cast(x.dtype), keep, x.shape)
 
 def only_moves(x:UOp) -> bool: return x.op in GroupOp.Movement and (x.op is not Ops.PAD or x.arg is None)
@@ -376,6 +404,15 @@ def reduce_groups(at:list[Box], same:list[Box]) -> tuple[tuple[int, ...], ...]|N
     ret += zip(*holders.values())
   return tuple(ret)
 
+def allreduce_gets(numel:int, n:int, in_chunks:bool) -> int:
+  """how many elements one of n devices receives: all of each other's, or a chunk of each other's, and all other chunks of the result"""
+  return 2*(n-1)*-(-numel//n) if in_chunks else (n-1)*numel
+
+def report_allreduce(x:UOp, red:UOp, in_chunks:bool) -> None:
+  (op, devices, *groups), n = red.arg, len(red.arg[2][0]) if len(red.arg) == 3 else len(x.device)
+  among = f" among {' and '.join(map(str, groups[0]))}" if groups else ""
+  print(line(f"allreduce {op.name}{among}", x, "", "", devices, allreduce_gets(int(x.max_numel()), n, in_chunks)*x.dtype.itemsize))
+
 def allreduce(x:UOp, local:UOp, reduced:Windows, kept:Windows, op:Ops) -> UOp:
   """local, the lanes' results of a reduce of x over its reduced windows, reduced over the lanes that have the same kept windows"""
   n = len(x.device)
@@ -390,6 +427,7 @@ def allreduce(x:UOp, local:UOp, reduced:Windows, kept:Windows, op:Ops) -> UOp:
     local = on(first, UOp.range(n, -1, AxisType.DEVICE)).where(local, local.const_like(identity_element(op, local.dtype)))
     return local.allreduce(op, x.device)
   terms = []
+  if DEBUG >= 2: report("allreduce", x, reduced, kept, x.device, int(local.max_numel())*(len(dedup([b for b in at if not empty(b)]))-1))
   for box in dedup([b for b in at if not empty(b)]):
     mine = [[i for i in range(n) if at[i] == box and same[i] == same[j]] for j in range(n)]
     terms.append(UOp.mstack(*[to_device(lane_view(local, j if j in m or not m else m[0]), x.device[j]) for j,m in enumerate(mine)]))

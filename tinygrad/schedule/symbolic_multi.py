@@ -1,7 +1,7 @@
 """the local form of every op on windows: one short function an op, and one table that shows the whole pass"""
 from __future__ import annotations
 from typing import Iterator
-from tinygrad.helpers import all_same, argsort, getenv, unwrap, ALLREDUCE_CAST
+from tinygrad.helpers import all_same, argsort, getenv, unwrap, ALLREDUCE_CAST, DEBUG
 from tinygrad.dtype import dtypes, Invalid
 from tinygrad.uop.ops import AxisType, Ops, UOp, PatternMatcher, UPat, GroupOp, graph_rewrite, resolve, identity_element
 from tinygrad.uop.lane import mop_on_lane, on_lane
@@ -9,7 +9,8 @@ from tinygrad.schedule.allreduce import handle_allreduce
 from tinygrad.schedule.slice_copy import flat_memory, slice_of
 from tinygrad.schedule.window import Windows, is_window, place, plain, plain_axis, windows
 from tinygrad.schedule.halo import halo_srcs, is_lost
-from tinygrad.schedule.redistribute import allreduce, by_lane, cut, gather, joined, lane_view, mask, only_moves, own_view, redistribute, reduce_scatter
+from tinygrad.schedule.redistribute import allreduce, by_lane, cut, gather, joined, lane_view, mask, only_moves, own_view, redistribute
+from tinygrad.schedule.redistribute import reduce_scatter, report
 
 def gather_srcs(root:UOp) -> UOp: return root.replace(src=tuple(gather(s) if is_window(s) else s for s in root.src))
 
@@ -199,10 +200,15 @@ def shrink_lanes(root:UOp, x:UOp) -> UOp|None:
                       for i,s in enumerate(lanes)])
 
 def copy_lanes(root:UOp, x:UOp) -> UOp|None:
-  if isinstance(root.device, str): return x.mselect(0).copy_to_device(root.device) if isinstance(x.device, tuple) else None
+  if isinstance(root.device, str):
+    if not isinstance(x.device, tuple): return None
+    if root.device in x.device: return lane_view(x, x.device.index(root.device))
+    if DEBUG >= 2: report("copy", x, (), (), root.device, int(x.max_numel()))
+    return x.mselect(0).copy_to_device(root.device)
   if isinstance(x.device, tuple):
     # the same on each of other devices, that has it or gets it from one that does
     if x.device == root.device: return None
+    if DEBUG >= 2 and not set(root.device) <= set(x.device): report("copy", x, (), (), root.device, int(x.max_numel()))
     return joined([lane_view(x, x.device.index(d) if d in x.device else j % len(x.device)) for j,d in enumerate(root.device)], root.device)
   # what no device has to hold is the same on each
   return sx if (sx:=x.simplify()).device is None else joined([x]*len(root.device), root.device)

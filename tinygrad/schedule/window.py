@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Sequence
 from tinygrad.dtype import AddrSpace
-from tinygrad.helpers import prod, dedup
-from tinygrad.uop.ops import Ops, UOp, GroupOp, AxisType, ssimplify, sint, shape_to_shape_arg, resolve
+from tinygrad.helpers import prod, dedup, strip_parens
+from tinygrad.uop.ops import Ops, UOp, GroupOp, AxisType, ssimplify, sint, shape_to_shape_arg, srender, resolve
 
 Window = tuple[int, UOp, sint]
 Windows = tuple[Window, ...]
@@ -107,6 +107,21 @@ def covers(ws:Windows, shape:Shape) -> bool:
   def whole(g:list, total:sint) -> bool: return g[0][0] == 0 and g[-1][1] == total and all(x[1] >= y[0] for x,y in zip(g, g[1:]))
   return len(found) > 0 and len(found) == prod(len(g) for g in grid) and all(whole(g, shape[w[0]]) for w,g in zip(ws, grid))
 
+# ***** in words *****
+
+def text(x:sint) -> str: return strip_parens(srender(x))
+
+def render(off:UOp) -> str:
+  """an offset, the number of the device being named device"""
+  number = {r:UOp.variable("device", 0, int(r.vmax), dtype=r.dtype) for r in off.ranges if r.arg[-1] is AxisType.DEVICE}
+  # no math tells what is one place here and another there
+  if number and off.op_in_backward_slice_with_self(Ops.WHERE): return " or ".join(map(text, offsets(off, max(int(r.vmax) for r in number)+1)))
+  return strip_parens(off.substitute(number).render()).replace("+-", "-")
+
+def words(ws:Windows, shape:Shape) -> str:
+  """what a device has of each axis of which it doesn't have all"""
+  return ", ".join(f"axis {ax}: {text(size)} of {text(shape[ax])} from {render(off)}" for ax,off,size in ws)
+
 # ***** windows through an op: None where its srcs have to be gathered *****
 
 def through_reshape(ws:Windows, old:Shape, new:Shape) -> Windows|None:
@@ -141,9 +156,13 @@ def through_shrink(ws:Windows, marg:tuple[tuple[sint, sint], ...], shape:Shape) 
     elif not s.ranges: moved.append((ax, (off-s).simplify(), size))
   return tuple(moved)
 
+def own_windows(u:UOp) -> Windows:
+  """those that a PAD makes of what it's of"""
+  return tuple((ax, o, s) for ax,((o,_),s) in enumerate(zip(u.marg, u.src[0].shape)) if isinstance(o, UOp) and o.ranges)
+
 def through_pad(u:UOp, ws:Windows, shape:Shape) -> Windows|None:
   if u.is_window:
-    own = tuple((ax, o, s) for ax,((o,_),s) in enumerate(zip(u.marg, shape)) if isinstance(o, UOp) and o.ranges)
+    own = own_windows(u)
     # of all of the other axes, if no lane has it elsewhere
     return by_axis(own+ws) if not ws or covers(by_axis(own+ws), u.shape) else own
   changed = [ax for ax,_,_ in ws if u.marg[ax] != (0, shape[ax])]
