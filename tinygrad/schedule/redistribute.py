@@ -34,11 +34,13 @@ def mask(ws:Windows, shape:Shape) -> UOp|None:
 
 def joined(lanes:Sequence[UOp], devices:Sequence[str]|None) -> UOp:
   """one lane on each device. where all of them are in the same order after they are copied, it's the order of what comes out"""
-  order:list[UOp] = []
-  while (v:=lanes[0]).op in {Ops.RESHAPE, Ops.PERMUTE, Ops.FLIP} and all((u.op, u.src[1:], u.arg) == (v.op, v.src[1:], v.arg) for u in lanes):
-    order, lanes = [v]+order, [u.src[0] for u in lanes]
+  order, done, below = list[UOp](), list[UOp](), lanes
+  while (v:=below[0]).op in {Ops.RESHAPE, Ops.PERMUTE, Ops.FLIP} and all((u.op, u.src[1:], u.arg) == (v.op, v.src[1:], v.arg) for u in below):
+    order, below = [v]+order, [u.src[0] for u in below]
+    # a RESHAPE is in order already
+    if v.op is not Ops.RESHAPE: lanes, done = below, order
   ret = UOp.mstack(*(lanes if devices is None else [u.copy_to_device(d) for u,d in zip(lanes, devices)]))
-  for u in order: ret = u.replace(src=(ret,)+u.src[1:])
+  for u in done: ret = u.replace(src=(ret,)+u.src[1:])
   return ret
 
 def parts(x:UOp, keep:Windows, devices:str|tuple[str, ...]) -> list[tuple[Box, UOp]]:
@@ -103,7 +105,9 @@ def print_report(sink:UOp) -> None:
   received:dict[UOp, dict[str, int]] = {}
   for u in sink.toposort():
     if u.op is not Ops.COPY or not isinstance(u.device, str) or not isinstance((x:=u.src[0].base).device, str) or x.lane is not None: continue
-    if u.device != x.device: (by:=received.setdefault(x, {}))[u.device] = by.get(u.device, 0) + int(u.max_numel())*u.dtype.itemsize
+    if u.device == x.device: continue
+    by = received.setdefault(x, {})
+    by[u.device] = by.get(u.device, 0) + int(u.max_numel())*u.dtype.itemsize
   for x,by in received.items():
     if len(by) == 1: continue
     whole = (busiest:=max(by.values())) == int(x.max_numel())*x.dtype.itemsize
@@ -349,11 +353,11 @@ def in_blocks(x:UOp, axes:Place, counts:Place, sizes:Place) -> UOp:
 
 def scatter(local:UOp, op:Ops, groups:Sequence[Sequence[int]], ws:Windows) -> UOp|None:
   """what a lane has at the windows of what the lanes of its group add up to: it gets the others' parts of that"""
-  n, shape, size = len(local.device), local.shape, {ax:s for ax,_,s in ws}
-  at = [offsets(off, n) for _,off,_ in ws]
-  if not all(isinstance(s, int) for s in (*shape, *size.values(), *(o for os in at for o in os))): return None
+  n, at = len(local.device), [offsets(off, len(local.device)) for _,off,_ in ws]
+  if not all(isinstance(s, int) for s in (*local.shape, *(s for _,_,s in ws), *(o for os in at for o in os))): return None
+  shape, axes, sizes = tuple(map(int, local.shape)), tuple(ax for ax,_,_ in ws), tuple(int(s) for _,_,s in ws)
   has, group, box = [tuple(int(os[j]) for os in at) for j in range(n)], {j:g for g in groups for j in g}, boxes(ws, shape, n)
-  own_shape = tuple(size.get(a, s) for a,s in enumerate(shape))
+  own_shape = tuple(dict(zip(axes, sizes)).get(a, s) for a,s in enumerate(shape))
   # those of a group that want the same may get a part of it each, and then each other's
   alike = [[i for i in group[j] if has[i] == has[j]] for j in range(n)]
   count, each, members = len(alike[0]), prod(own_shape)*local.dtype.itemsize, len(groups[0])
@@ -362,19 +366,19 @@ def scatter(local:UOp, op:Ops, groups:Sequence[Sequence[int]], ws:Windows) -> UO
     ax, off, length = ws[0]
     part = (ax, off+by_lane([a.index(j) for j,a in enumerate(alike)], next(iter(off.ranges)))*(block(length, count)), block(length, count))
     return None if (ret:=scatter(local, op, groups, sub:=(part,)+ws[1:])) is None else redistribute(place(ret, sub, shape), ws)
-  if len(ws) == 1 and prod(shape[:ws[0][0]]) == 1:
+  if len(ws) == 1 and prod(shape[:axes[0]]) == 1:
     # the parts are pieces of memory
-    (ax, off, s), = ws
+    (ax,), (s,), off = axes, sizes, ws[0][1]
     begin = min(0, *(os:=[o for o, in has]))
     parts = cut(local, Ops.PAD, {ax:(-begin, max(shape[ax], *(o+s for o in os))-begin)}).contiguous()
     own = cut(parts, Ops.SHRINK, {ax:((off-begin).simplify(), s)})
     def nth(i:int, j:int) -> UOp: return cut(lane_view(parts, i), Ops.SHRINK, {ax:(has[j][0]-begin, s)})
   else:
     # blocks, that are put next to each other
-    if any(o < 0 or o % s for os in has for o,s in zip(os, size.values())): return None
-    counts = tuple(max(int(o) for o in os)//s+1 for os,s in zip(at, size.values()))
-    parts = in_blocks(local, tuple(size), counts, tuple(size.values())).contiguous()
-    pos = [sum(o//s*prod(counts[k+1:]) for k,(o,s) in enumerate(zip(os, size.values()))) for os in has]
+    if any(o < 0 or o % s for os in has for o,s in zip(os, sizes)): return None
+    counts = tuple(max(os)//s+1 for os,s in zip(zip(*has), sizes))
+    parts = in_blocks(local, axes, counts, sizes).contiguous()
+    pos = [sum(o//s*int(prod(counts[k+1:])) for k,(o,s) in enumerate(zip(os, sizes))) for os in has]
     own = cut(parts, Ops.SHRINK, {0:(by_lane(pos, next(iter(ws[0][1].ranges))), 1)})
     def nth(i:int, j:int) -> UOp: return cut(lane_view(parts, i), Ops.SHRINK, {0:(pos[j], 1)})
   if DEBUG >= 2: report("reduce-scatter", local, (), ws, local.device, prod(own_shape)*(members-1))
@@ -410,7 +414,7 @@ def allreduce_gets(numel:int, n:int, in_chunks:bool) -> int:
 
 def report_allreduce(x:UOp, red:UOp, in_chunks:bool) -> None:
   (op, devices, *groups), n = red.arg, len(red.arg[2][0]) if len(red.arg) == 3 else len(x.device)
-  among = f" among {' and '.join(map(str, groups[0]))}" if groups else ""
+  among = f" of {' and '.join(map(str, groups[0]))}" if groups else ""
   print(line(f"allreduce {op.name}{among}", x, "", "", devices, allreduce_gets(int(x.max_numel()), n, in_chunks)*x.dtype.itemsize))
 
 def allreduce(x:UOp, local:UOp, reduced:Windows, kept:Windows, op:Ops) -> UOp:

@@ -9,7 +9,7 @@ from tinygrad.schedule.allreduce import handle_allreduce
 from tinygrad.schedule.slice_copy import flat_memory, slice_of
 from tinygrad.schedule.window import Windows, is_window, place, plain, plain_axis, windows
 from tinygrad.schedule.halo import halo_srcs, is_lost
-from tinygrad.schedule.redistribute import allreduce, by_lane, cut, gather, joined, lane_view, mask, only_moves, own_view, redistribute
+from tinygrad.schedule.redistribute import allreduce, by_lane, cut, gather, lane_view, mask, only_moves, own_view, redistribute
 from tinygrad.schedule.redistribute import reduce_scatter, report
 
 def gather_srcs(root:UOp) -> UOp: return root.replace(src=tuple(gather(s) if is_window(s) else s for s in root.src))
@@ -71,7 +71,8 @@ def own_part(root:UOp) -> UOp|None:
   if not ws or any(root.marg[a] != (0, s) for a,s in enumerate(root.src[0].shape) if all(a != w[0] for w in ws)): return None
   if (x:=root.src[0]).op is not Ops.PAD: return reduce_scatter(x, ws)
   # blocks that reach past the value
-  if x.arg is not None or is_window(x) or any(m != (0, s) for a,(m,s) in enumerate(zip(x.marg, x.src[0].shape)) if all(a != w[0] for w in ws)): return None
+  cut_axes = {ax for ax,_,_ in ws}
+  if x.arg is not None or is_window(x) or any(m != (0, s) for a,(m,s) in enumerate(zip(x.marg, x.src[0].shape)) if a not in cut_axes): return None
   return reduce_scatter(x.src[0], tuple((ax, (o-x.marg[ax][0]).simplify(), s) for ax,o,s in ws))
 
 def window_same(root:UOp, x:UOp) -> UOp|None:
@@ -209,9 +210,9 @@ def copy_lanes(root:UOp, x:UOp) -> UOp|None:
     # the same on each of other devices, that has it or gets it from one that does
     if x.device == root.device: return None
     if DEBUG >= 2 and not set(root.device) <= set(x.device): report("copy", x, (), (), root.device, int(x.max_numel()))
-    return joined([lane_view(x, x.device.index(d) if d in x.device else j % len(x.device)) for j,d in enumerate(root.device)], root.device)
+    return UOp.mstack(*[lane_view(x, x.device.index(d) if d in x.device else j % len(x.device)).copy_to_device(d) for j,d in enumerate(root.device)])
   # what no device has to hold is the same on each
-  return sx if (sx:=x.simplify()).device is None else joined([x]*len(root.device), root.device)
+  return sx if (sx:=x.simplify()).device is None else UOp.mstack(*[x.copy_to_device(d) for d in root.device])
 
 def pieces(dest:UOp, v:UOp) -> Iterator[tuple[UOp, UOp]]:
   """(place in dest, value) for all that v is put together of"""
