@@ -6,6 +6,10 @@ from tinygrad.helpers import prod
 from tinygrad.uop.ops import AxisType, Ops, UOp, GroupOp, buffers
 from tinygrad.schedule.window import Windows, block, by_axis, place, plain_axis, shard, stored
 from tinygrad.schedule.redistribute import own_view
+# a later patch brings it
+try: from tinygrad.schedule.file_parts import from_file, read_parts
+except ImportError:
+  def from_file(x:UOp) -> UOp|None: return None
 
 # ***** making a value where it's kept *****
 
@@ -28,7 +32,8 @@ def made_of(x:UOp) -> dict[UOp, UOp|None]|None:
     if u in ret or u.device is None: continue
     ret[u] = None
     if len(ret) > MAX_OPS: return None
-    if (v:=filled(u)) is not None:
+    if u.op in {Ops.CONTIGUOUS, Ops.COPY} and from_file(u) is not None: ret[u] = u
+    elif (v:=filled(u)) is not None:
       if v.device is None: ret[u] = v.cast(u.dtype)
       else: todo.append(v)
     elif u.op in GroupOp.Elementwise|GroupOp.Movement|{Ops.STACK, Ops.BITCAST, Ops.CONTIGUOUS, Ops.DETACH, Ops.CONTIGUOUS_BACKWARD}: todo += u.src
@@ -36,14 +41,23 @@ def made_of(x:UOp) -> dict[UOp, UOp|None]|None:
     else: return None
   return ret
 
-def remade(x:UOp, devices:tuple[str, ...]) -> UOp|None:
-  """x made on the devices from what it is made of, if that is less to move than x"""
+def remade(x:UOp, devices:tuple[str, ...], ws:Windows) -> UOp|None:
+  """x, to be kept at the windows, made on the devices from what it is made of, if that is less to move than x"""
   if x.op is Ops.CONTIGUOUS and x.dtype != x.src[0].dtype or not all(isinstance(s, int) for s in x.shape): return None
   if (found:=made_of(x)) is None: return None
-  if sum(int(u.max_numel())*u.dtype.itemsize for u,v in found.items() if v is u)*len(devices) >= prod(x.shape)*x.dtype.itemsize: return None
   new:dict[UOp, UOp] = {}
+  for u in [u for u,v in found.items() if v is u]:
+    if (f:=from_file(u)) is None or not all(isinstance(s, int) for s in u.shape): continue
+    at:Windows|None = ()
+    if ws:
+      # the rows of it are rows of x, and each device reads some of them
+      rows, k, d = block(x.shape[0], len(devices)), u.shape[0]//x.shape[0], UOp.range(len(devices), -1, AxisType.DEVICE)
+      at = ((0, (d*rows*k).simplify(), rows*k),) if u.shape[0] == k*x.shape[0] > 0 else None
+    if at is not None and (v:=read_parts(f, devices, at)) is not None: new[u] = v
+  moved = sum(int(u.max_numel())*u.dtype.itemsize for u,v in found.items() if v is u and u not in new)
+  if moved*len(devices) >= prod(x.shape)*x.dtype.itemsize: return None
   for u in x.toposort():
-    if u not in found: continue
+    if u not in found or u in new: continue
     if (v:=found[u]) is not None: new[u] = v.copy_to_device(devices) if v is u else v
     elif u.op is Ops.CONTIGUOUS: new[u] = new.get(u.src[0], u.src[0])
     elif (v:=filled(u)) is not None: new[u] = new.get(v, v).cast(u.dtype)
@@ -92,9 +106,10 @@ def placed(x:UOp, devices, axis:int|tuple[int|None, ...]|None) -> UOp:
   # what is placed is stored, with a width
   x, ws = x.cast(strong_dtype(x.dtype)), windows_on(x.shape, mesh, axes) if x.shape else ()
   if (x.device, x.windows) == (devices, ws): return x
+  if (f:=from_file(x)) is not None and (v:=read_parts(f, devices, ws)) is not None: return v
   if isinstance(x.device, str) and not x.device.startswith(("DISK", "TINYFS")) and all(isinstance(s, int) for s in x.shape):
     if is_fresh(x) and x.op in {Ops.BUFFER, Ops.RESHAPE}: return kept_at(ws, x.shape, x.dtype, devices)
-    if (v:=remade(x, devices)) is not None:
+    if (v:=remade(x, devices, ws)) is not None:
       dest = kept_at(ws, x.shape, x.dtype, devices)
       return dest.after(dest.store(v))
   if not ws: return x.copy_to_device(devices)
@@ -112,6 +127,7 @@ def placed_like(x:UOp, y:UOp) -> UOp:
   if not isinstance(y.device, tuple): return x if x.device == y.device else x.copy_to_device(y.device)
   if not (ws:=y.windows) or plain_axis(y) is not None or y.shape != x.shape:
     return x if (x.device, x.windows) == (y.device, ws) else placed(x, y.device, plain_axis(y))
+  if (f:=from_file(x)) is not None and (v:=read_parts(f, y.device, ws)) is not None: return v
   return place(own_view(x if x.device == y.device else x.copy_to_device(y.device), ws), ws, x.shape)
 
 def like(x:UOp, v:UOp) -> UOp:

@@ -271,7 +271,8 @@ symbolic_multi_pm = PatternMatcher([
         src=(UPat(Ops.PAD, name="x"),), allow_any_len=True, name="root"), window_same),
   (UPat(Ops.INDEX, src=(UPat(Ops.PAD, name="x"),), allow_any_len=True, name="root"), window_index),
   # communication
-  (UPat(Ops.SHRINK, src=(UPat(GroupOp.ALU|{Ops.ALLREDUCE, Ops.CAST, Ops.RESHAPE, Ops.PERMUTE, Ops.PAD, Ops.COPY}),), allow_any_len=True, name="root"), own_part),
+  (UPat(Ops.SHRINK, src=(UPat(GroupOp.ALU|{Ops.ALLREDUCE, Ops.CAST, Ops.RESHAPE, Ops.PERMUTE, Ops.PAD, Ops.COPY}),), allow_any_len=True, name="root"),
+   own_part),
   (UPat(Ops.COPY, src=(UPat(Ops.PAD, name="x"),), name="root"), lambda root,x: gather(x, devices=root.arg) if is_window(x) else None),
   # stores
   (UPat(Ops.STORE, src=(UPat(name="dest"), UPat(name="v")), name="root", custom_early_reject=has_window), window_store),
