@@ -2,7 +2,7 @@
 from __future__ import annotations
 from typing import Iterator
 from tinygrad.helpers import all_same, argsort, getenv, unwrap, ALLREDUCE_CAST, DEBUG
-from tinygrad.dtype import dtypes, Invalid
+from tinygrad.dtype import dtypes, Invalid, strong_dtype
 from tinygrad.uop.ops import AxisType, Ops, UOp, PatternMatcher, UPat, GroupOp, graph_rewrite, resolve, identity_element
 from tinygrad.uop.lane import mop_on_lane, on_lane
 from tinygrad.schedule.allreduce import handle_allreduce
@@ -46,7 +46,8 @@ def window_reduce(root:UOp, x:UOp) -> UOp|None:
   ret = local._rop(op, tuple(range(n)))
   if reduced:
     narrow = ALLREDUCE_CAST and local.op is Ops.CAST and local.src[0].dtype in (dtypes.bfloat16, dtypes.half)
-    ret = allreduce(x, ret.cast(local.src[0].dtype) if narrow else ret, reduced, kept, op).cast(ret.dtype)
+    # what goes to other devices is stored, with a width
+    ret = allreduce(x, ret.cast(local.src[0].dtype if narrow else strong_dtype(ret.dtype)), reduced, kept, op).cast(ret.dtype)
   return place(ret, root.windows, root.shape)
 
 def window_movement(root:UOp, x:UOp) -> UOp|None:
