@@ -131,4 +131,15 @@ class TestBatchWaitsForOtherDevices(unittest.TestCase):
         gather()
         self.check(out, want)
 
+@pytest.mark.patch("slice-copies")
+@unittest.skipUnless(getenv("SYMBOLIC_MULTI"), "slices are copied as they are with the flag")
+class TestSliceOfInput(unittest.TestCase):
+  @with_hcq2
+  def test_jit_that_shards(self):
+    @TinyJit
+    def f(x): return (x.shard(("CPU", "CPU:1"), 0)*2).contiguous().realize()
+    for i in range(5):
+      a = np.arange(8, dtype=np.float32)+i
+      np.testing.assert_equal(f(Tensor(a).clone().realize()).numpy(), a*2)
+
 if __name__ == "__main__": unittest.main()
