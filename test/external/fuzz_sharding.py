@@ -1,9 +1,9 @@
 """differential fuzzer of sharding: random programs on several devices, against numpy, and against the same program on one device
 
-  fuzz_sharding.py [--programs N] [--seed S] [--mode eager|lazy|jit|grad] [--only OP,OP]
+  fuzz_sharding.py [--programs N] [--seed S] [--mode eager|lazy|jit|grad] [--only OP,OP] [--meshes]
   fuzz_sharding.py --one 'PROGRAM'     replays one, PROGRAM as a failure's line has it; 'SEED:NUMBER' is the program of that number of a run
 
-A program is a dict: n devices, a mode, ins (shape, dtype, axis, way, seed) and ops (name, numbers of the sources, arguments). Values are numbered,
+A program is a dict: n devices, the mesh that they are or None, a mode, ins (shape, dtype, axis, way, seed) and ops (name, numbers of the sources, arguments). Values are numbered,
 the inputs first and then the ops. An argument that is a dict is a constant tensor with a placement of its own.
 """
 import os
@@ -25,6 +25,10 @@ def data(shape, dtype, seed):
   n = math.prod(shape)
   perm = np.random.RandomState(seed).permutation(n).reshape(shape)
   return np.asarray((perm*7//3) % 2 == 0 if dtype == "bool" else perm-n//2 if dtype == "int32" else (perm-n/2+0.3)*min(6/n, 0.5), dtype=dtype)
+
+def nested(devices, mesh):
+  """the devices as a mesh"""
+  return devices if mesh is None else tuple(devices[i:i+mesh[1]] for i in range(0, len(devices), mesh[1]))
 
 # ***** the ops: arguments from a generator, numpy, tinygrad *****
 
@@ -275,8 +279,8 @@ def interp_np(x, size, mode, ac):
 op("interpolate", lambda g: ((i:=g.v("f"),), (tuple(g.i(1, 8) for _ in range(g.i(1, min(2, len(g.sh(i)))))),
    m:=g.pick(("linear", "nearest", "nearest-exact")),
    m == "linear" and g.i(0, 1) == 1)), interp_np, lambda t,s,m,ac: t.interpolate(s, m, ac))
-op("reshard", lambda g: ((i:=g.v(),), (g.pick([None]+[a for a,s in enumerate(g.sh(i)) if s % g.n == 0]*3+[*range(len(g.sh(i)))]),)), lambda x,a: x,
-   lambda t,a: t.shard(t.device, a) if isinstance(t.device, tuple) else t, w=3)
+op("reshard", lambda g: ((i:=g.v(),), (g.place(g.sh(i)), g.mesh)), lambda x,a,m: x,
+   lambda t,a,m: t.shard(nested(t.device, m), a) if isinstance(t.device, tuple) else t, w=3)
 op("to_cpu", lambda g: ((g.v(),), ()), lambda x: x, lambda t: t.cast(strong_dtype(t.dtype)).to("CPU"), w=0)
 
 # ***** a program on numpy *****
@@ -322,7 +326,7 @@ def run(p, single=False):
   devices, consts = tuple(f"CPU:{i}" for i in range(p["n"])), {}
   def put(a, axis, way="realize"):
     t = Tensor(a, device="CPU")
-    if not single: t = t.shard(devices, axis)
+    if not single: t = t.shard(nested(devices, p.get("mesh")), axis)
     if way.startswith("contiguous"): t = t.contiguous()
     return t.realize() if way.endswith("realize") else t
   def const(d):
@@ -428,9 +432,12 @@ def parse(text): return eval(text, {"__builtins__": {}, "slice": slice, "Ellipsi
 
 # ***** programs *****
 
+MESHES = ((2, 2), (2, 2), (2, 4), (4, 2), (3, 2), (2, 3))
+
 class Gen:
-  def __init__(self, r, mode=None, only=None):
-    self.r, self.mode, self.n = r, mode or r.choice(("eager", "lazy", "lazy", "jit", "grad")), r.choice((2, 2, 3, 4, 8))
+  def __init__(self, r, mode=None, only=None, meshes=False):
+    self.r, self.mode, self.mesh = r, mode or r.choice(("eager", "lazy", "lazy", "jit", "grad")), r.choice(MESHES) if meshes else None
+    self.n = math.prod(self.mesh) if self.mesh else r.choice((2, 2, 3, 4, 8))
     names = [n for n in OPS if OPS[n][4] and (self.mode != "grad" or OPS[n][3]) and (not only or n in only)]
     sizes = (1, 2, 3, 5, self.n, self.n, self.n, self.n*2, self.n*2, self.n*3)
     base = [self.pick(sizes) for _ in range(self.i(1, 4))]
@@ -440,7 +447,7 @@ class Gen:
       shape = base if not self.ins else [1 if self.i(0, 4) == 0 else s for s in base[(self.i(0, 3) == 0 and len(base) > 1):]]
       if self.i(0, 5) == 0: self.r.shuffle(shape:=list(shape))
       while math.prod(shape) > 500: shape[self.pick([a for a,s in enumerate(shape) if s > self.n] or [a for a,s in enumerate(shape) if s > 1])] = 1
-      ax = self.pick([a for a,s in enumerate(shape) if s % self.n == 0]*4+[*range(len(shape)), None])
+      ax = self.place(shape, 4)
       if self.ins and self.i(0, 2) == 0 and self.mode != "grad": dtype = self.pick(tuple(KIND))
       self.ins.append((tuple(shape), dtype, ax, self.pick(("realize", "realize", "lazy", "contiguous", "contiguous realize")), self.i(0, 999)))
     self.calls = [[data(s, d, seed+1000*c) for s,d,_,_,seed in self.ins] for c in range(4 if self.mode == "jit" else 1)]
@@ -456,7 +463,7 @@ class Gen:
     except (Reject, ValueError, IndexError): return # not for these values. numpy says so itself for shapes
     self.ops.append((name, srcs, args))
     for vals, v in zip(self.calls, new): vals.append(v)
-  def program(self): return {"n": self.n, "mode": self.mode, "ins": self.ins, "ops": self.ops}
+  def program(self): return {"n": self.n, "mesh": self.mesh, "mode": self.mode, "ins": self.ins, "ops": self.ops}
   # what the generators of arguments use
   def i(self, a, b): return self.r.randint(a, b)
   def pick(self, xs):
@@ -474,7 +481,9 @@ class Gen:
                                                   all(a in (1, b) for a,b in zip(v.shape[::-1], shape[::-1])))
   def axis(self, i, most=99): return self.pick([a for a,s in enumerate(self.sh(i)) if s <= most])
   def some(self, i): return sorted(self.r.sample(range(len(self.sh(i))), self.i(1, len(self.sh(i)))))
-  def place(self, shape): return self.pick([None]+[a for a,s in enumerate(shape) if s % self.n == 0]*2+[*range(len(shape))])
+  def place(self, shape, even=2):
+    def one(n): return self.pick([None]+[a for a,s in enumerate(shape) if s % n == 0]*even+[*range(len(shape))])
+    return one(self.n) if self.mesh is None or self.i(0, 3) == 0 else tuple(map(one, self.mesh))
   def index(self, ix, lists=True): return {"ix": ix, "ax": "list" if lists and self.i(0, 3) == 0 else self.place(np.array(ix).shape)}
   def const(self, shape, dtype): return {"shape": shape, "dtype": dtype, "seed": self.i(0, 99), "ax": self.place(shape)}
 
@@ -506,7 +515,9 @@ def smaller(p):
       yield lambda k=k, s=s: renumber(q:=renumber(p, set(range(total))-{k}, {k: s}), needed(q, outputs({**q, "mode": "lazy"})))
   for mode in ("lazy", "eager")[:("lazy", "eager", p["mode"]).index(p["mode"])]: yield lambda mode=mode: {**p, "mode": mode}
   for m in (2, 3, 4):
-    if m < p["n"]: yield lambda m=m: {**p, "n": m}
+    if m < p["n"] and not p.get("mesh"): yield lambda m=m: {**p, "n": m}
+  if p.get("mesh") and not any(isinstance(i[2], tuple) for i in p["ins"]): yield lambda: {**p, "mesh": None}
+  if p.get("mesh") and p["mesh"] != (2, 2): yield lambda: {**p, "n": 4, "mesh": (2, 2)}
   for k,(shape,dtype,ax,way,seed) in enumerate(p["ins"]):
     for new in [(shape,"float32",ax,way,seed), (shape,dtype,None,way,seed), (shape,dtype,ax,"realize",seed), (shape,dtype,ax,way,0)]:
       if new != p["ins"][k]: yield lambda k=k, new=new: {**p, "ins": p["ins"][:k]+[new]+p["ins"][k+1:]}
@@ -554,12 +565,13 @@ def main():
   ap.add_argument("--seed", type=int, default=0)
   ap.add_argument("--mode", choices=("eager", "lazy", "jit", "grad"))
   ap.add_argument("--only")
+  ap.add_argument("--meshes", action="store_true", help="on meshes of 2x2 to 4x2 devices")
   ap.add_argument("--one")
   ap.add_argument("--trace", action="store_true", help="with --one: run it before all else, for its traceback")
   ap.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
   args = ap.parse_args()
   if args.worker: return work()
-  kw = {"mode": args.mode, "only": args.only.split(",") if args.only else None}
+  kw = {"mode": args.mode, "only": args.only.split(",") if args.only else None, "meshes": args.meshes}
   if args.one:
     p = generate(*args.one.split(":"), **kw) if re.fullmatch(r"\d+:\d+", args.one) else parse(args.one)
     print(p, ", ".join(f"{i}: {v.shape} {v.dtype}" for i,v in enumerate(reference(p))), sep="\n", flush=True)
