@@ -3,8 +3,8 @@
   fuzz_sharding.py [--programs N] [--seed S] [--mode eager|lazy|jit|grad] [--only OP,OP] [--meshes]
   fuzz_sharding.py --one 'PROGRAM'     replays one, PROGRAM as a failure's line has it; 'SEED:NUMBER' is the program of that number of a run
 
-A program is a dict: n devices, the mesh that they are or None, a mode, ins (shape, dtype, axis, way, seed) and ops (name, numbers of the sources, arguments). Values are numbered,
-the inputs first and then the ops. An argument that is a dict is a constant tensor with a placement of its own.
+A program is a dict: n devices, the mesh that they are or None, a mode, ins (shape, dtype, axis, way, seed) and ops (name, numbers of the sources,
+arguments). Values are numbered, the inputs first and then the ops. An argument that is a dict is a constant tensor with a placement of its own.
 """
 import os
 os.environ.setdefault("SYMBOLIC_MULTI", "1")

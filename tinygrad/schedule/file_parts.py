@@ -7,9 +7,9 @@ from tinygrad.helpers import prod, strides_for_shape
 from tinygrad.runtime.ops_disk import DiskBuffer
 from tinygrad.uop.ops import GroupOp, Ops, UOp, graph_rewrite
 from tinygrad.uop.affine import split_terms
-from tinygrad.schedule.redistribute import cut, lane_view
+from tinygrad.schedule.copies import lane_view
 from tinygrad.schedule.slice_copy import flat_memory
-from tinygrad.schedule.window import Shape, Windows, boxes, empty, offsets
+from tinygrad.schedule.window import Shape, Windows, boxes, cut, empty, offsets
 
 Ints = tuple[int, ...]
 

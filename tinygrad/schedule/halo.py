@@ -5,8 +5,8 @@ from tinygrad.dtype import dtypes
 from tinygrad.helpers import unwrap
 from tinygrad.uop.ops import AxisType, GroupOp, Ops, UOp
 from tinygrad.schedule.indexing import apply_movement_op
-from tinygrad.schedule.window import Window, Windows, block, is_window, offsets, place
-from tinygrad.schedule.redistribute import by_lane, own_view
+from tinygrad.schedule.exchange import by_lane
+from tinygrad.schedule.window import Window, Windows, block, is_window, offsets, own_view, place
 
 def is_lost(view:UOp) -> bool:
   """do windows not follow this view of a window?"""

@@ -4,8 +4,7 @@ from tinygrad.device import Device, canonicalize_device
 from tinygrad.dtype import strong_dtype
 from tinygrad.helpers import prod
 from tinygrad.uop.ops import AxisType, Ops, UOp, GroupOp, buffers
-from tinygrad.schedule.window import Windows, block, by_axis, place, plain_axis, shard, stored
-from tinygrad.schedule.redistribute import own_view
+from tinygrad.schedule.window import Windows, block, by_axis, own_view, place, plain_axis, shard, stored
 # a later patch brings it
 try: from tinygrad.schedule.file_parts import from_file, read_parts
 except ImportError:

@@ -7,10 +7,13 @@ from tinygrad.uop.ops import AxisType, Ops, UOp, PatternMatcher, UPat, GroupOp, 
 from tinygrad.uop.lane import mop_on_lane, on_lane
 from tinygrad.schedule.allreduce import handle_allreduce
 from tinygrad.schedule.slice_copy import flat_memory, slice_of
-from tinygrad.schedule.window import Windows, is_window, place, plain, plain_axis, windows
+from tinygrad.schedule.window import Windows, cut, is_window, mask, own_view, place, plain, plain_axis, windows
 from tinygrad.schedule.halo import halo_srcs, is_lost
-from tinygrad.schedule.redistribute import allreduce, by_lane, cut, gather, lane_view, mask, only_moves, own_view, redistribute
-from tinygrad.schedule.redistribute import reduce_scatter, report
+from tinygrad.schedule.copies import lane_view, only_moves
+from tinygrad.schedule.exchange import by_lane
+from tinygrad.schedule.redistribute import gather, redistribute
+from tinygrad.schedule.reduction import allreduce, reduce_scatter
+from tinygrad.schedule.report import report
 
 def gather_srcs(root:UOp) -> UOp: return root.replace(src=tuple(gather(s) if is_window(s) else s for s in root.src))
 

@@ -51,12 +51,10 @@ def plain_axis(x:UOp) -> int|None:
 
 def shard(x:UOp, axis:int, rng:UOp) -> UOp:
   """the block of a whole value that a lane has, Invalid where it reaches past the value"""
-  size, n = block(x.shape[axis], int(rng.vmax)+1), int(rng.vmax)+1
-  if isinstance(x.shape[axis], int): x = x if size*n == x.shape[axis] else \
-    x._mop(Ops.PAD, tuple((0, size*n if a == axis else s) for a,s in enumerate(x.shape)))
-  elif resolve(x.shape[axis] % n != 0):
+  n = int(rng.vmax)+1
+  if not isinstance(x.shape[axis], int) and resolve(x.shape[axis] % n != 0):
     raise RuntimeError(f"axis {axis} of {x.shape} can't be cut in {n} blocks: a length that varies has to be a multiple")
-  return x._mop(Ops.SHRINK, tuple((rng*size, size) if a == axis else (0, s) for a,s in enumerate(x.shape)))
+  return own_view(x, ((axis, (rng*(size:=block(x.shape[axis], n))).simplify(), size),))
 
 def stored(x:UOp) -> Windows:
   """the windows with which x is kept in memory: those that it has, if that takes less than all of it on each device"""
@@ -106,6 +104,31 @@ def covers(ws:Windows, shape:Shape) -> bool:
   # every axis without a gap, and every cell of the grid on some lane
   def whole(g:list, total:sint) -> bool: return g[0][0] == 0 and g[-1][1] == total and all(x[1] >= y[0] for x,y in zip(g, g[1:]))
   return len(found) > 0 and len(found) == prod(len(g) for g in grid) and all(whole(g, shape[w[0]]) for w,g in zip(ws, grid))
+
+# ***** what a lane has of a value that's whole *****
+
+def cut(x:UOp, op:Ops, arg:dict[int, tuple[sint, sint]], fill=None) -> UOp:
+  """SHRINK or PAD of some axes, if there is anything to it"""
+  return x if all(a == (0, x.shape[ax]) for ax,a in arg.items()) else x._mop(op, tuple(arg.get(a, (0, s)) for a,s in enumerate(x.shape)), fill)
+
+def own_view(x:UOp, ws:Windows, fill:bool|None=None) -> UOp:
+  """the part of a whole value that a lane has at the windows, with fill (None: Invalid) where they reach past it"""
+  if not ws: return x
+  shrink = {ax:(off, size) for ax,off,size in ws}
+  # a broadcast value is the same everywhere: broadcast less of it
+  if x.op is Ops.EXPAND and all(ax < len(x.marg) for ax in shrink) and not clipped(ws, x.shape):
+    return x.src[0]._mop(Ops.EXPAND, tuple(shrink[a][1] if a in shrink else s for a,s in enumerate(x.marg)))
+  pad:dict[int, tuple[sint, sint]] = {}
+  for ax,off,size in clipped(ws, x.shape):
+    lo, hi = int(min(0, off.vmin)), max(x.shape[ax], int(off.vmax)+size)
+    pad[ax], shrink[ax] = (-lo, hi-lo), ((off-lo).simplify(), size)
+  return cut(cut(x, Ops.PAD, pad, fill), Ops.SHRINK, dict(shrink))
+
+def mask(ws:Windows, shape:Shape) -> UOp|None:
+  """which elements of a lane's part are in the value, None if all are"""
+  if not (over:=clipped(ws, shape)): return None
+  inside = {ax:size for ax,off,size in ws if (ax, off, size) not in over}
+  return own_view(UOp.const(True).expand(tuple(inside.get(a, s) for a,s in enumerate(shape))), over, False)
 
 # ***** in words *****
 
