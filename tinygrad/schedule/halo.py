@@ -6,7 +6,7 @@ from tinygrad.helpers import unwrap
 from tinygrad.uop.ops import AxisType, GroupOp, Ops, UOp
 from tinygrad.schedule.indexing import apply_movement_op
 from tinygrad.schedule.exchange import by_lane
-from tinygrad.schedule.window import Window, Windows, block, is_window, offsets, own_view, place
+from tinygrad.schedule.window import Window, Windows, block, cut, is_window, offsets, own_view, place
 
 def is_lost(view:UOp) -> bool:
   """do windows not follow this view of a window?"""
@@ -95,9 +95,15 @@ def from_halo(view:UOp) -> UOp|None:
   x = ops[-1].src[0]
   src:UOp|None = None
   for ax,off,length in reversed(need):
+    own, at = own_view(x, ((ax, off, length),)), off
+    if not off.ranges:
+      # the same on every lane, of what lies in the value
+      begin, end = max(b:=int(off.vmin), 0), min(b+int(length), int(x.shape[ax]))
+      own, at = cut(x, Ops.SHRINK, {ax:(begin, end-begin)}), UOp.const(begin)
+      if own.op is Ops.SHRINK: own = own.replace(arg="whole")
     def spread(u:UOp) -> UOp:
-      return u._mop(Ops.PAD, tuple((off, s) if i == ax else (0, s) for i,s in enumerate(x.shape)), False if u.dtype == dtypes.bool else 0)
-    part = spread(own:=own_view(x, ((ax, off, length),)))
+      return u._mop(Ops.PAD, tuple((at, s) if i == ax else (0, s) for i,s in enumerate(x.shape)), False if u.dtype == dtypes.bool else 0)
+    part = spread(own)
     src = part if src is None else spread(UOp.const(True).expand(own.shape)).where(part, src)
   ret_view = unwrap(src)
   for u in reversed(ops): ret_view = u.replace(src=(ret_view,)+u.src[1:])

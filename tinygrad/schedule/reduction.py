@@ -6,7 +6,7 @@ from tinygrad.helpers import DEBUG, dedup, prod
 from tinygrad.dtype import strong_dtype
 from tinygrad.uop.ops import AxisType, GroupOp, Ops, UOp, identity_element
 from tinygrad.schedule.copies import lane_view, to_device
-from tinygrad.schedule.exchange import Place, by_lane, cost, on_lanes
+from tinygrad.schedule.exchange import Place, by_lane, on_lanes
 from tinygrad.schedule.report import report
 from tinygrad.schedule.slice_copy import flat_memory
 from tinygrad.schedule.window import Box, Windows, block, boxes, cut, empty, offsets, own_view, place, through_reshape
@@ -42,10 +42,10 @@ def allreduce(x:UOp, local:UOp, reduced:Windows, kept:Windows, op:Ops) -> UOp:
   return functools.reduce(lambda a,b: a.alu(op, b), terms)
 
 def reduce_in_groups(x:UOp, op:Ops, groups:Sequence[Sequence[int]]) -> UOp:
-  """the lanes of x of each group reduced, from copies of all of the others"""
-  at = {j:(g, k) for g in groups for k,j in enumerate(g)}
-  def term(k:int) -> UOp: return UOp.mstack(*[to_device(lane_view(x, g[(i+k) % len(g)]), x.device[j]) for j,(g,i) in sorted(at.items())])
-  return functools.reduce(lambda a,b: a.alu(op, b), [x]+[term(k) for k in range(1, len(groups[0]))])
+  """the lanes of x of each group reduced, from copies of all of the others. in the same order on each, so that all have the same bits"""
+  group = {j:g for g in groups for j in g}
+  terms = [UOp.mstack(*[to_device(lane_view(x, group[j][k]), dev) for j,dev in enumerate(x.device)]) for k in range(len(groups[0]))]
+  return functools.reduce(lambda a,b: a.alu(op, b), terms)
 
 def allreduce_into(to:UOp, x:UOp, op:Ops, groups:Sequence[Sequence[int]]=()) -> UOp:
   """the lanes of x (of each group) reduced, in each lane of to: a device reduces a chunk from copies of the others' and copies what comes out to
@@ -111,11 +111,10 @@ def scatter(local:UOp, op:Ops, groups:Sequence[Sequence[int]], ws:Windows) -> UO
   shape, axes, sizes = tuple(map(int, local.shape)), tuple(ax for ax,_,_ in ws), tuple(int(s) for _,_,s in ws)
   has, group, box = [tuple(int(os[j]) for os in at) for j in range(n)], {j:g for g in groups for j in g}, boxes(ws, shape, n)
   own_shape = tuple(dict(zip(axes, sizes)).get(a, s) for a,s in enumerate(shape))
-  # those of a group that want the same may get a part of it each, and then each other's
-  alike = [[i for i in group[j] if has[i] == has[j]] for j in range(n)]
-  count, each, members = len(alike[0]), prod(own_shape)*local.dtype.itemsize, len(groups[0])
-  if count > 1 and all(len(a) == count for a in alike) and \
-     cost((members+count-2)*each//count, members+count-2) < cost((members-1)*each, members-1):
+  # those of a group that want the same get a part of it each, and then each other's: all have the same bits
+  alike, members = [[i for i in group[j] if has[i] == has[j]] for j in range(n)], len(groups[0])
+  if (count:=len(alike[0])) > 1:
+    if any(len(a) != count for a in alike): return None
     ax, off, length = ws[0]
     part = (ax, off+by_lane([a.index(j) for j,a in enumerate(alike)], next(iter(off.ranges)))*(block(length, count)), block(length, count))
     from tinygrad.schedule.redistribute import redistribute

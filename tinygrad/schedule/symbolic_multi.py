@@ -294,4 +294,5 @@ symbolic_multi_pm = PatternMatcher([
   (UPat(Ops.COPY, src=(UPat(name="x"),), name="root"), copy_lanes),
 ])
 if not getenv("LATE_ALLREDUCE", 1):
-  symbolic_multi_pm = PatternMatcher([(UPat(Ops.ALLREDUCE, src=(UPat.var("buf"),), name="red"), handle_allreduce)])+symbolic_multi_pm
+  symbolic_multi_pm += PatternMatcher([
+    (UPat(Ops.ALLREDUCE, src=(UPat.var("buf"),), name="red"), lambda buf,red: None if is_window(buf) else handle_allreduce(buf, red))])
