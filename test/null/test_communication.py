@@ -1,10 +1,12 @@
 # what is moved between devices and launched for it, counted on the NULL device: see bench/communication.py for what 0.14.0 needs
 import os, unittest
 from collections import Counter
+from unittest import mock
 import pytest
 from tinygrad import Tensor, nn
+from tinygrad.device import Buffer
 from tinygrad.engine.realize import get_call_arg_uops
-from tinygrad.helpers import Context, to_tuple
+from tinygrad.helpers import Context, GlobalCounters, to_tuple
 from tinygrad.uop.ops import Ops
 
 pytestmark = [pytest.mark.needs("placement"), pytest.mark.skipif(os.getenv("SYMBOLIC_MULTI") != "1", reason="needs the flag")]
@@ -45,6 +47,15 @@ class TestLeast(unittest.TestCase):
   def test_halo(self):
     def conv(n): return sharded(1, 4, 256, 64, axis=2, n=n).conv2d(Tensor.empty(4, 4, 3, 3).shard(devices(n)).realize(), padding=1)
     self.each(conv, lambda n: ((1 if n == 2 else 2)*4*64*4, 2*n, 2*(n-1)))
+  def test_allgather_of_what_is_computed(self):
+    # one kernel each for it, and one to put the own part in its place
+    self.each(lambda n: (sharded(1024, 1024, n=n)+1).shard(devices(n)).contiguous(), lambda n: ((n-1)*S//n, 2*n, n*(n-1)))
+  def test_gather_of_a_view(self):
+    # what is copied is memory, the order comes after
+    for n in (2, 4): self.assertEqual(counts(sharded(4096, 64, n=n) @ sharded(64, 64, n=n))[1:], (n, n*(n-1)))
+  def test_own_copy(self):
+    r = sharded(64, 64).shard(devices(4)).contiguous().realize()
+    for d in devices(4): self.assertEqual(counts((r.to(d)+1).contiguous()), (0, 1, 0))
   def test_nothing(self):
     for n in (2, 4, 8):
       x, y = sharded(1024, 1024, n=n), sharded(1024, 1024, n=n)
@@ -79,7 +90,69 @@ class TestMadeInPlace(unittest.TestCase):
     # the seed and the counter
     self.assertLessEqual(counts(Tensor.rand(1024, 1024).shard(devices(4), 0))[0], 16)
 
+class TestPartialSums(unittest.TestCase):
+  """what the devices' terms add up to, of which each wants a part: it gets that part of the others' terms"""
+  def test_blocks_of_any_length(self):
+    for n,rows in ((3, 9), (4, 10), (4, 1001), (8, 5)):
+      x = sharded(n, rows, 7, n=n)
+      for axis,y in ((0, x), (1, x.permute(0, 2, 1))):
+        # who has no block gets none
+        most, kernels, copies = counts(y.sum(0).shard(devices(n), axis).contiguous())
+        self.assertEqual((most, copies), ((n-1)*-(-rows//n)*7*4, (n-1)*-(-rows//-(-rows//n))), f"{rows} rows on {n}, axis {axis}")
+        self.assertLessEqual(kernels, 3*n)
+  def test_along_a_mesh(self):
+    for n,m in ((4, 2), (8, 4)):
+      mesh = tuple(devices(n)[i:i+m] for i in range(0, n, m))
+      y = Tensor.empty(64, 64).shard(mesh, (0, 1)).realize() @ Tensor.empty(64, 64).shard(mesh, (None, 0)).realize()
+      for axes in ((0, 0), (0, 1)): self.assertEqual(counts(y.shard(mesh, axes).contiguous()), ((m-1)*64*64*4//n, 3*n, n*(m-1)), axes)
+  def test_over_all_of_a_mesh(self):
+    mesh, s = (devices(8)[:4], devices(8)[4:]), 512*512*4
+    y = sharded(512, 512, axis=1, n=8) @ sharded(512, 512, n=8)
+    self.assertEqual(counts(y.shard(mesh, (0, 1)).contiguous()), (7*s//8, 24, 56))
+    # those that want the same get an eighth each, and then each other's
+    self.assertEqual(counts(y.shard(mesh, (0, None)).contiguous())[0], 7*s//8+3*s//8)
+    self.assertEqual(counts(y.shard(mesh, (None, 1)).contiguous())[0], 7*s//8+s//8)
+  def test_gradient_of_a_gather(self):
+    for n,rows in ((4, 64), (4, 61), (8, 61)):
+      x, w = sharded(256, rows, n=n), sharded(rows, 64, n=n)
+      for f in (lambda w: w, lambda w: w.shard(devices(n))):
+        self.assertEqual(counts(w-(x @ f(w)).square().sum().gradient(w)[0])[0], 2*(n-1)*-(-rows//n)*64*4, f"{rows} on {n}")
+
+class TestMemory(unittest.TestCase):
+  def peak(self, fxn, n):
+    """the most bytes that a device holds while what fxn gives is computed, what it has before included"""
+    used, most, allocate = GlobalCounters.mem_used_per_device, Counter(), Buffer.allocate
+    before = {d:used[d] for d in devices(n)}
+    def watch(buf, *args, **kwargs):
+      ret = allocate(buf, *args, **kwargs)
+      most[buf.device] = max(most[buf.device], used[buf.device]-before.get(buf.device, 0))
+      return ret
+    outs = fxn()
+    with mock.patch.object(Buffer, "allocate", watch): Tensor.realize(*outs)
+    return max(most.values())
+  def made(self, *shape, axis, n): return Tensor.zeros(*shape).shard(devices(n), axis).contiguous().realize()
+  def test_contraction(self):
+    # the inputs' shares, the terms, the result, the others' terms of a part, or of all of it on two. 0.14.0 copies the result once more
+    for n in (2, 4, 8):
+      self.assertLessEqual(self.peak(lambda: [self.made(1024, 1024, axis=1, n=n) @ self.made(1024, 1024, axis=0, n=n)], n), (2/n+2+(1 if n == 2 else (n-1)/n)+.01)*S)
+  @pytest.mark.patch("memory-lanes")
+  def test_data_parallel_step(self):
+    def step(n):
+      w = [self.made(1024, 1024, axis=None, n=n).is_param_() for _ in range(2)]
+      opt = nn.optim.SGD(w, lr=0.1)
+      with Context(TRAINING=1):
+        ((self.made(1024, 1024, axis=0, n=n) @ w[0]).relu() @ w[1]).square().mean().backward()
+        return opt.schedule_step()
+    # 0.14.0: 36 MB on 4 devices
+    self.assertLessEqual(self.peak(lambda: step(4), 4), 31.5*2**20)
+
 class TestMeshes(unittest.TestCase):
+  def test_gathered_along_one_dimension(self):
+    mesh, s = (devices(4)[:2], devices(4)[2:]), 512*512*4
+    for frm,to,least in (((0, 1), (0, None), s//4), ((0, 1), (None, 1), s//4), ((0, 0), (0, None), s//4), ((0, 0), (None, 0), s//2)):
+      most, kernels, _ = counts(Tensor.empty(512, 512).shard(mesh, frm).realize().shard(mesh, to).contiguous())
+      self.assertEqual(most, least, f"{frm} to {to}")
+      self.assertLessEqual(kernels, 8)
   def test_along_one_dimension(self):
     x = Tensor.empty(512, 2048).shard((devices(4)[:2], devices(4)[2:]), (0, 1)).realize()
     # two and two, each with a half of the result

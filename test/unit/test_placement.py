@@ -98,6 +98,19 @@ class TestUneven(Placement):
     with self.assertRaises(IndexError): x.shard(devices(3), 2)
     self.same(x, a)
 
+  def test_gradient(self):
+    # of what is cut in blocks on the way, the last ones short or empty
+    a, w = rand(25, 11), rand(25, 11, seed=1)
+    for D,ax in ((devices(4), 0), (devices(4), 1), (devices(8), 1), (MESHES[2, 2], (1, 0)), (MESHES[3, 2], (0, 1))):
+      for way in (lambda x: x, lambda x: x.shard(sum(D, ()) if isinstance(D[0], tuple) else D)):
+        x = Tensor(a)
+        self.same((way(x).shard(D, ax).square()*Tensor(w).shard(D, ax)).sum().gradient(x)[0], 2*a*w, f"{D} {ax}")
+  def test_pad_modes(self):
+    for n,L,p in ((2, 8, (1, 3)), (4, 8, (3, 3)), (2, 4, (3, 3)), (8, 8, (7, 7)), (4, 5, (4, 1))):
+      for mode,name in (("reflect", "reflect"), ("circular", "wrap"), ("replicate", "edge")):
+        want = np.pad(a:=rand(3, L), ((0, 0), p), mode=name)
+        for x in (x:=Tensor(a).shard(devices(n), 1), x.clone().realize()): self.same(x.pad((None, p), mode=mode)+1, want+1, f"{mode} {n} {L} {p}")
+
 class TestReshard(Placement):
   def test_to_any(self):
     a = rand(7, 6)
@@ -137,6 +150,24 @@ class TestReshard(Placement):
       self.same(y, w)
 
 class TestMeshes(Placement):
+  def test_moved(self):
+    D, a = MESHES[2, 2], rand(7, 6)
+    blocks = {0: (4, 2), 1: (3, 2)}
+    for frm,to in itertools.permutations(((0, 1), (1, 0), (0, None), (None, 0), (None, 1), (0, 0), (None, None)), 2):
+      y = Tensor(a).shard(D, frm).realize().shard(D, to)
+      at = {ax:blocks[ax][to.count(ax)-1] if ax in to else s for ax,s in enumerate(a.shape)}
+      self.assertEqual(sizes(y.contiguous().realize()), [math.prod(at.values())]*4, f"{frm} to {to}")
+      self.same(y+1, a+1, f"{frm} to {to}")
+  def test_same_bits(self):
+    # what several devices compute alike they compute in the same order
+    for D,n in ((MESHES[3, 2], 6), (MESHES[2, 2], 4)):
+      x, w = Tensor(rand(12, 48)*1e3).shard(D, 0).realize(), Tensor(rand(48, 48, seed=1)).shard(D, (1, 0)).realize()
+      for y in (x.sum(0), (x.T @ x).shard(D, (0, None)), (w.T @ w).shard(D, (None, 0)), x.T @ x, w.sum(0), w.sum(1)):
+        y = y.contiguous().realize()
+        lanes = [b.numpy() for b in (y.uop.src[0] if y.uop.windows else y.uop).buffer.bufs]
+        offsets = [str([o.substitute({r:r.const_like(i) for r in o.ranges}).simplify() for _,o,_ in y.uop.windows]) for i in range(n)]
+        for i,j in itertools.combinations(range(n), 2):
+          if offsets[i] == offsets[j]: np.testing.assert_array_equal(lanes[i], lanes[j])
   def test_programs(self):
     for m,ax,shape in (((2, 2), (0, 1), (7, 5)), ((2, 2), (None, 0), (7, 5)), ((3, 2), (1, 0), (6, 8)), ((2, 2), (0, 0), (9, 4))):
       self.programs(lambda a: Tensor(a).shard(MESHES[m], ax).realize(), rand(*shape), mesh=m, axes=ax, shape=shape)
