@@ -129,6 +129,15 @@ class TestReshard(Placement):
       x = Tensor(a).shard(devices(4), frm).realize()
       y = x.shard(devices(4), to)
       self.same((y.square()*Tensor(w).shard(devices(4))).sum().gradient(x)[0], 2*a*w, f"{frm} to {to}")
+  def test_in_several_places(self):
+    # what's gathered lands in each of its places, the own part too
+    D, a, b = MESHES[2, 2], rand(2, 1, 1, 5), rand(2, 1, 1, 5, seed=1)
+    x, y = Tensor(a).shard(D, (0, 1)).realize(), Tensor(b).shard(D, (0, 1)).realize()
+    for t,w in ((Tensor.cat(x.shard(D, 1), x, x.shard(D, 1), dim=2), (a, a, a)), (Tensor.cat(x.shard(D), y.shard(D), x.shard(D), dim=2), (a, b, a))):
+      t, w = t.realize(), np.concatenate(w, 2)
+      self.same(t, w)
+      # each device has it
+      for d in devices(4): self.same(t.to(d), w)
   def test_partial_sums(self):
     # a sum over the devices of which each needs a part
     for n,rows,axis in ((4, 8, 0), (4, 8, 1), (3, 7, 0), (3, 7, 1)):

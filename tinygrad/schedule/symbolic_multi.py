@@ -229,9 +229,9 @@ def pieces(dest:UOp, v:UOp) -> Iterator[tuple[UOp, UOp]]:
 def store_pieces(dest:UOp, v:UOp) -> UOp|None:
   """what comes from other devices lands where it's needed, if that is one piece of memory"""
   if v.op is Ops.COPY or not dest.has_buffer_identity() or dest.base in v.backward_slice: return None
-  flat, stores, own, n = flat_memory(dest), list[UOp](), dict[UOp, dict[int, int]](), len(dest.device) if isinstance(dest.device, tuple) else 1
+  flat, stores, own, n = flat_memory(dest), list[UOp](), dict[tuple[UOp, int], dict[int, int]](), len(dest.device) if isinstance(dest.device, tuple) else 1
   def lane(i:int) -> UOp: return lane_view(flat, i) if isinstance(dest.device, tuple) else flat
-  for at_,x in pieces(dest, v):
+  for k,(at_,x) in enumerate(pieces(dest, v)):
     if (found:=slice_of(at_)) is None: return None
     lanes = (x,) if isinstance(x.device, str) and x.op is Ops.COPY else x.lane_srcs if x.lane is None else None
     if lanes is None or len(lanes) != n: return None
@@ -240,12 +240,13 @@ def store_pieces(dest:UOp, v:UOp) -> UOp|None:
       if s.op is Ops.COPY and s.src[0].device == s.device: s = s.src[0]
       src = s
       while src.op is Ops.RESHAPE: src = src.src[0]
-      if src.lane == i and n > 1 and src.src[1].device == dest.device: own.setdefault(src.src[1].flatten(), {})[i] = found[1]
+      if src.lane == i and n > 1 and src.src[1].device == dest.device: own.setdefault((src.src[1].flatten(), k), {})[i] = found[1]
       elif x.max_numel() == flat.max_numel(): stores.append((lane_view(at_, i) if n > 1 else at_).store(s))
       else: stores.append(cut(lane(i), Ops.SHRINK, {0:(found[1], int(x.max_numel()))}).store(s.flatten()))
   if not any(st.src[1].op_in_backward_slice_with_self(Ops.COPY) for st in stores): return None
   d = UOp.range(n, -1, AxisType.DEVICE)
-  for x,at in own.items():
+  # the same value may be in several places
+  for (x,_),at in own.items():
     if len(at) == n: stores.append(flat._mop(Ops.SHRINK, ((by_lane([at[i] for i in range(n)], d), x.shape[0]),)).store(x))
     else: stores += [cut(lane(i), Ops.SHRINK, {0:(o, x.shape[0])}).store(x.mselect(i)) for i,o in at.items()]
   return dest.after(*stores)
