@@ -107,7 +107,8 @@ op("std", lambda g: ((i:=g.v("f"),), (g.axis(i), True)), lambda x,a,k:
    lambda t,a,k: t.std(axis=a, keepdim=k))
 op("softmax", lambda g: ((i:=g.v("f"),), (g.axis(i),)), lambda x,a: np.exp(x-logsumexp(x, a, True)), lambda t,a: t.softmax(a))
 op("cumsum", lambda g: ((i:=g.v("fi"),), (g.axis(i),)), lambda x,a: x.cumsum(axis=a), lambda t,a: t.cumsum(a))
-op("cummax", lambda g: ((i:=g.v("fi"),), (g.axis(i), g.i(0, g.dt(i) != "float16"))), lambda x,a,w: (far(x, a), np.maximum.accumulate(x, axis=a) if not w else
+op("cummax", lambda g: ((i:=g.v("fi"),), (g.axis(i), g.i(0, g.dt(i) != "float16"))),
+   lambda x,a,w: (far(x, a), np.maximum.accumulate(x, axis=a) if not w else
    np.maximum.accumulate(np.where(x == np.maximum.accumulate(x, axis=a), np.arange(x.shape[a]).reshape((-1,)+(1,)*(x.ndim-1-a%x.ndim)), 0),
    axis=a))[1],
    lambda t,a,w: t.cummax(a)[w], False)

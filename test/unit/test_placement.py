@@ -98,6 +98,10 @@ class TestUneven(Placement):
     with self.assertRaises(IndexError): x.shard(devices(3), 2)
     self.same(x, a)
 
+  def test_write_of_what_one_device_has(self):
+    x, v = Tensor(a:=rand(2, 1, 2)).shard(devices(2), 0).realize().clone(), Tensor(b:=rand(1, 1, 2, seed=1)).shard(devices(2), 0).realize()
+    x[0:1, ::-1] += v
+    self.same(x, np.concatenate((a[:1]+b, a[1:])))
   def test_gradient(self):
     # of what is cut in blocks on the way, the last ones short or empty
     a, w = rand(25, 11), rand(25, 11, seed=1)

@@ -28,10 +28,10 @@ def parts(x:UOp, keep:Windows, devices:str|tuple[str, ...]) -> list[tuple[Box, U
       lanes = []
       for j,dev in enumerate(devices if x.device is not None else [None]*n):
         mine = [i for i in holders if same[i] == same[j]] if keep else holders
+        if mine: lanes.append(part(j if j in mine and (x.device is None or x.device[j] == dev) else mine[0], box))
         # who has nothing of the value needs nothing
-        if not mine and empty(same[j]): mine = [j]
-        if not mine: raise RuntimeError(f"no device has {box} of {x.shape} where {dev} has {same[j]}: {x.windows} on {x.device}")
-        lanes.append(part(j if j in mine and (x.device is None or x.device[j] == dev) else mine[0], box))
+        elif empty(same[j]): lanes.append(UOp.invalids(part(holders[0], box).shape, dtype=local.dtype, device=dev))
+        else: raise RuntimeError(f"no device has {box} of {x.shape} where {dev} has {same[j]}: {x.windows} on {x.device}")
       v = joined(lanes, devices if x.device is not None else None)
     ret.append((box, v.copy_to_device(devices) if isinstance(devices, str) and x.device is not None else v))
   return ret

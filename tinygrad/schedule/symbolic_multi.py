@@ -229,7 +229,8 @@ def pieces(dest:UOp, v:UOp) -> Iterator[tuple[UOp, UOp]]:
 def store_pieces(dest:UOp, v:UOp) -> UOp|None:
   """what comes from other devices lands where it's needed, if that is one piece of memory"""
   if v.op is Ops.COPY or not dest.has_buffer_identity() or dest.base in v.backward_slice: return None
-  flat, stores, own, n = flat_memory(dest), list[UOp](), dict[tuple[UOp, int], dict[int, int]](), len(dest.device) if isinstance(dest.device, tuple) else 1
+  flat, stores, n = flat_memory(dest), list[UOp](), len(dest.device) if isinstance(dest.device, tuple) else 1
+  own = dict[tuple[UOp, int], dict[int, int]]()
   def lane(i:int) -> UOp: return lane_view(flat, i) if isinstance(dest.device, tuple) else flat
   for k,(at_,x) in enumerate(pieces(dest, v)):
     if (found:=slice_of(at_)) is None: return None
