@@ -1,5 +1,6 @@
 """the local form of every op on windows: one short function an op, and one table that shows the whole pass"""
 from __future__ import annotations
+import itertools
 from typing import Iterator
 from tinygrad.helpers import all_same, argsort, getenv, unwrap, ALLREDUCE_CAST, DEBUG
 from tinygrad.dtype import dtypes, Invalid, strong_dtype
@@ -232,7 +233,7 @@ def store_pieces(dest:UOp, v:UOp) -> UOp|None:
   flat, stores, n = flat_memory(dest), list[UOp](), len(dest.device) if isinstance(dest.device, tuple) else 1
   own = dict[tuple[UOp, int], dict[int, int]]()
   def lane(i:int) -> UOp: return lane_view(flat, i) if isinstance(dest.device, tuple) else flat
-  for k,(at_,x) in enumerate(pieces(dest, v)):
+  for at_,x in pieces(dest, v):
     if (found:=slice_of(at_)) is None: return None
     lanes = (x,) if isinstance(x.device, str) and x.op is Ops.COPY else x.lane_srcs if x.lane is None else None
     if lanes is None or len(lanes) != n: return None
@@ -241,13 +242,16 @@ def store_pieces(dest:UOp, v:UOp) -> UOp|None:
       if s.op is Ops.COPY and s.src[0].device == s.device: s = s.src[0]
       src = s
       while src.op is Ops.RESHAPE: src = src.src[0]
-      if src.lane == i and n > 1 and src.src[1].device == dest.device: own.setdefault((src.src[1].flatten(), k), {})[i] = found[1]
+      if src.lane == i and n > 1 and src.src[1].device == dest.device:
+        # the same value may be in several places
+        k = next(k for k in itertools.count() if i not in own.get((src.src[1], k), {}))
+        own.setdefault((src.src[1], k), {})[i] = found[1]
       elif x.max_numel() == flat.max_numel(): stores.append((lane_view(at_, i) if n > 1 else at_).store(s))
       else: stores.append(cut(lane(i), Ops.SHRINK, {0:(found[1], int(x.max_numel()))}).store(s.flatten()))
   if not any(st.src[1].op_in_backward_slice_with_self(Ops.COPY) for st in stores): return None
   d = UOp.range(n, -1, AxisType.DEVICE)
-  # the same value may be in several places
   for (x,_),at in own.items():
+    x = x.flatten()
     if len(at) == n: stores.append(flat._mop(Ops.SHRINK, ((by_lane([at[i] for i in range(n)], d), x.shape[0]),)).store(x))
     else: stores += [cut(lane(i), Ops.SHRINK, {0:(o, x.shape[0])}).store(x.mselect(i)) for i,o in at.items()]
   return dest.after(*stores)
