@@ -96,6 +96,8 @@ class TestUneven(Placement):
     with self.assertRaisesRegex(RuntimeError, r"\(6, 2\).*2 by 2.*\(0,\)"): x.shard(MESHES[2, 2], (0,))
     with self.assertRaisesRegex(RuntimeError, r"as long everywhere"): x.shard((("CPU",), ("CPU:1", "CPU:2")), (0, 1))
     with self.assertRaises(IndexError): x.shard(devices(3), 2)
+    # the name of one device isn't a tuple of letters
+    self.assertEqual(x.shard("CPU:1", 0).device, "CPU:1")
     self.same(x, a)
 
   def test_write_of_what_one_device_has(self):

@@ -29,7 +29,7 @@ class TestOneRow(unittest.TestCase):
       for write in (fill, add, twice): self.each(write, shape, idx)
   def test_a_tensor(self):
     for name,place in PLACES.items():
-      x, v = place(a:=rows(1, 8)), place(rows(8)*10)
+      x, v = place(rows(1, 8)), place(rows(8)*10)
       if name == "last axis" and os.getenv("SYMBOLIC_MULTI") != "1": continue
       x[0] = v
       np.testing.assert_equal(x.numpy(), rows(1, 8)*10, name)

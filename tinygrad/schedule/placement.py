@@ -137,7 +137,7 @@ def like(x:UOp, v:UOp) -> UOp:
 def sharded(t, devices, axis):
   """Tensor.shard, see placed"""
   def canonical(ds): return tuple(canonicalize_device(d) if isinstance(d, str) else canonical(d) for d in ds)
-  devices = canonical(devices)
+  devices = canonical((devices,) if isinstance(devices, str) else devices)
   if len(devices) == 1 and isinstance(devices[0], str): return t.to(devices[0])
   def resolved(a): return None if a is None else t._resolve_dim(a)
   axes = tuple(map(resolved, axis)) if isinstance(axis, (tuple, list)) else resolved(axis)
