@@ -55,7 +55,7 @@ def layout(x:UOp) -> Layout:
     where = "empty" if empty(box) else f"[{', '.join(cuts)}]" if set(cuts) - {":"} else "whole"
     return Part(device, tuple(slice(b, e) for b,e in ends), shape:=tuple(e-b for b,e in ends), prod(shape)*size, where)
   parts = tuple(part(d, b) for d,b in zip(devices, held))
-  notes = ["the same wherever it is used"] if not devices else [] if x.is_realized or x.unsharded_base.realized is not None and not is_lost(x) else ["not realized"]
+  notes = ["the same wherever it is used"] if not devices else [] if x.unsharded_base.realized is not None and not is_lost(x) else ["not realized"]
   if isinstance(x.device, tuple):
     kept = prod(stored_shape(x))*size
     if ws and not stored(x): notes.append("whole on each once realized")
