@@ -28,6 +28,7 @@ assert (x.cat(x, x, dim=2).contiguous().numpy() == np.concatenate((a, a, a), 2))
 """
 
 @pytest.mark.patch("program-vars")
+@pytest.mark.needs("derived-axis")
 @pytest.mark.skipif(os.getenv("SYMBOLIC_MULTI") != "1", reason="needs the flag")
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="needs a compiler that makes no source")
 class TestDeviceNumber(unittest.TestCase):
