@@ -12,7 +12,7 @@ def is_lost(view:UOp) -> bool:
   """do windows not follow this view of a window?"""
   return view.op in GroupOp.Movement and (view.windows, "lost" in view.__dict__)[1]
 
-def moved(view:UOp) -> list[UOp]:
+def movements(view:UOp) -> list[UOp]:
   """the movement ops, last one first, that are the same on every lane"""
   ret:list[UOp] = []
   while view.op in GroupOp.Movement and not is_window(view) and not any(a.ranges for a in view.src[1:]):
@@ -61,9 +61,9 @@ def needed(idx:UOp, rng:UOp, size:int, lanes:int) -> list[list[Run]]|None:
     ret.append(found if len(found) <= RUNS else [(found[0][0], found[-1][1])])
   return ret
 
-def chosen(view:UOp) -> tuple[Windows, Windows]|None:
+def halo_windows(view:UOp) -> tuple[Windows, Windows]|None:
   """(what the lanes need of what is moved, their blocks of the view): of the axis for which they have to get the least, if that's less than all"""
-  if not (ops:=moved(view)) or len(ws:=(x:=ops[-1].src[0]).windows) != 1 or not isinstance(x.device, tuple): return None
+  if not (ops:=movements(view)) or len(ws:=(x:=ops[-1].src[0]).windows) != 1 or not isinstance(x.device, tuple): return None
   (ax, off, held), n = ws[0], len(x.device)
   best:tuple[int, int, int, list[list[Run]]]|None = None
   if not all(isinstance(s, int) for s in (*view.shape, *x.shape, held)) or not all(isinstance(o, int) for o in offsets(off, n)): return None
@@ -89,9 +89,9 @@ def chosen(view:UOp) -> tuple[Windows, Windows]|None:
   return tuple(need), ((a, (d*size).simplify(), size),)
 
 def from_halo(view:UOp) -> UOp|None:
-  if (found:=chosen(view)) is None: return None
+  if (found:=halo_windows(view)) is None: return None
   need, ret = found
-  ops = moved(view)
+  ops = movements(view)
   x = ops[-1].src[0]
   src:UOp|None = None
   for ax,off,length in reversed(need):

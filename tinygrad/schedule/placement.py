@@ -129,7 +129,7 @@ def placed_like(x:UOp, y:UOp) -> UOp:
   if (f:=from_file(x)) is not None and (v:=read_parts(f, y.device, ws)) is not None: return v
   return place(own_view(x if x.device == y.device else x.copy_to_device(y.device), ws), ws, x.shape)
 
-def like(x:UOp, v:UOp) -> UOp:
+def kept_like(x:UOp, v:UOp) -> UOp:
   """v, the same value on every device of x, kept as x is"""
   ws = stored(x)
   return place(own_view(v, ws), ws, x.shape)
@@ -147,6 +147,6 @@ def random_device(devices:Devices) -> str:
   """whose random numbers a tensor on these devices has: those that it would have on one"""
   return Device.DEFAULT if Device.DEFAULT in devices else devices[0]
 
-def argument(x:UOp) -> UOp:
+def plain_or_whole(x:UOp) -> UOp:
   """a compiled function takes plain blocks, or what is whole"""
   return x.copy_to_device(x.device) if isinstance(x.device, tuple) and x.windows and plain_axis(x) is None else x

@@ -250,6 +250,6 @@ def windows_of(u:UOp) -> Windows:
   """the windows of a value: what its lanes have of it, and where windows don't follow a view what they compute of it"""
   # what is seen through a view that is lost is lost too
   if not (u.op in GroupOp.Movement and not is_window(u) and "lost" in u.src[0].__dict__) and (ws:=windows(u)) is not None: return ws
-  from tinygrad.schedule.halo import chosen
+  from tinygrad.schedule.halo import halo_windows
   u.__dict__["lost"] = True
-  return () if (found:=chosen(u)) is None else found[1]
+  return () if (found:=halo_windows(u)) is None else found[1]
