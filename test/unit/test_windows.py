@@ -100,6 +100,14 @@ class TestValues(Windows):
       want = fxn(Tensor(a), Tensor(w)).numpy()
       for n,axis in ((4, 0), (3, 1)):
         with self.subTest(name, n=n, axis=axis): self.same(fxn(Tensor(a).shard(devices(n), axis), Tensor(w).shard(devices(n))), want, name)
+  def test_dead_loads(self):
+    # of many pieces, some of which a lane reads at no place
+    a = rand(7, 3)
+    self.same(Tensor(a).shard(devices(5), 0).T.reshape(3, 7).pad((None, (2, 2)), mode="reflect"), np.pad(a.T, ((0, 0), (2, 2)), "reflect"), "reflect")
+    a = rand(1, 3, 1, 8)
+    x = Tensor(a).shard(devices(8), 3).realize()
+    at, along = on(x, [0]).realize(), on(x, [0]).shard(x.device, 0).realize()
+    self.same(x[at, along, :].topk(7, 2, False)[1], np.argsort(a[[0], [0], :], 2)[..., :7], "places of the least")
   def test_dtypes(self):
     for dt in (dtypes.float16, dtypes.int32, dtypes.bool, dtypes.uint8):
       a = (np.arange(24).reshape(8, 3) % 5).astype(bool if dt is dtypes.bool else np.int32)

@@ -12,7 +12,9 @@ def reduce_identity(red:UOp, cond:UOp, x:UOp, i:UOp) -> UOp|None:
   return UOp.uprod(*whole).where(ret, i) if whole else ret
 
 def gate_reader(idx:UOp, st:UOp, cond:UOp, x:UOp, i:UOp) -> UOp:
-  return cond.substitute(dict(zip(st.src[1:], idx.src[1:]))).where(idx.replace(src=(st.replace(src=(x,)+st.src[1:]),)+idx.src[1:]), i)
+  # an axis of one element has no range: a 0 in the gate is any 0
+  at = {r:o for r,o in zip(st.src[1:], idx.src[1:]) if r.op is Ops.RANGE}
+  return cond.substitute(at).where(idx.replace(src=(st.replace(src=(x,)+st.src[1:]),)+idx.src[1:]), i)
 
 pm_invalid = PatternMatcher([
   # what is written where the dest is no place isn't written
