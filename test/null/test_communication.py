@@ -146,6 +146,18 @@ class TestMemory(unittest.TestCase):
     self.assertLessEqual(self.peak(lambda: step(4), 4), 31.5*2**20)
 
 class TestMeshes(unittest.TestCase):
+  def test_halos(self):
+    x = Tensor.empty(1024, 1024).shard(mesh:=(devices(4)[:2], devices(4)[2:]), (0, 1)).realize()
+    # a row of the lane's block, a column, and the corner with both
+    for t,n in ((x.roll(1, 0), 512), (x.roll(-1, 1), 512), (x.roll((1, 1), (0, 1)), 1025), (x.pad(((1, 0), (0, 1))), 512)):
+      self.assertEqual(counts(t.contiguous())[0], n*4)
+      self.assertEqual([size for _,_,size in t.uop.windows], [-(-s//2) for s in t.shape])
+    w = Tensor.empty(1, 1, 3, 3).shard(devices(4)).realize()
+    self.assertEqual(counts(x.reshape(1, 1, 1024, 1024).conv2d(w, padding=1).contiguous())[0], 1025*4)
+    # all along one dimension, nothing along the other
+    self.assertEqual(counts(x.reshape(-1).contiguous())[0], 512*512*4)
+    y = Tensor.empty(1024, 1024).shard(mesh, (0, None)).realize()
+    self.assertEqual(counts(y.roll(1, 0).contiguous())[0], 4096)
   def test_gathered_along_one_dimension(self):
     mesh, s = (devices(4)[:2], devices(4)[2:]), 512*512*4
     for frm,to,least in (((0, 1), (0, None), s//4), ((0, 1), (None, 1), s//4), ((0, 0), (0, None), s//4), ((0, 0), (None, 0), s//2)):

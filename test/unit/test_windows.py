@@ -108,6 +108,14 @@ class TestValues(Windows):
     x = Tensor(a).shard(devices(8), 3).realize()
     at, along = on(x, [0]).realize(), on(x, [0]).shard(x.device, 0).realize()
     self.same(x[at, along, :].topk(7, 2, False)[1], np.argsort(a[[0], [0], :], 2)[..., :7], "places of the least")
+    # a whole vector of places that aren't there, of a convolution's input that is nothing but a fill
+    a, w = rand(3, 5), rand(9, 1, 3, seed=1)
+    def conv(x, w):
+      y = x.tril(-2).reshape(1, 3, 5).conv2d(w, groups=3, stride=2, padding=1, dilation=2)
+      (z:=y.clone())[:] += y
+      return z
+    x, w = Tensor(a).shard(devices(2)).realize(), Tensor(w).realize()
+    self.same(conv(x, w.shard(devices(2), 1)), conv(Tensor(a), w).numpy(), "convolution")
   def test_dtypes(self):
     for dt in (dtypes.float16, dtypes.int32, dtypes.bool, dtypes.uint8):
       a = (np.arange(24).reshape(8, 3) % 5).astype(bool if dt is dtypes.bool else np.int32)
@@ -261,6 +269,33 @@ class TestMeshes(Windows):
       x = self.mesh(a, axes)
       for name,(fxn,ref) in table.items():
         with self.subTest(name, axes=axes): self.same(fxn(x), ref(a), f"{name} of {axes}")
+  def test_halos(self):
+    # where a lane needs little more than it has, and where it needs all along one dimension of the mesh
+    a, table = rand(8, 12), GROWN|{k:(CUTS|RESHAPED)[k] for k in ("flat", "transposed", "back", "across")}
+    for axes in ((0, 1), (1, 0), (0, None), (None, 1)):
+      for name,(fxn,ref) in table.items():
+        with self.subTest(name, axes=axes): self.same(fxn(self.mesh(a, axes)).contiguous()+1, ref(a)+1, f"{name} of {axes}")
+    a = rand(6, 5)
+    for axes in ((0, 1), (1, 0)):
+      x = Tensor(a).shard((devices(4)[:2], devices(4)[2:]), axes).realize()
+      for fxn,ref in (GROWN["roll"], GROWN["pad"], GROWN["uneven cat"], (lambda x: x.reshape(-1), lambda a: a.reshape(-1))):
+        self.same(fxn(x).contiguous(), ref(a), f"{axes}, uneven")
+  def test_convolution(self):
+    a, w = rand(2, 3, 8, 12), rand(4, 3, 3, 3, seed=1)
+    for axes in ((2, 3), (3, 2), (0, 2), (1, 3), (2, None)):
+      x, v = Tensor(a).shard((devices(4)[:2], devices(4)[2:]), axes).realize(), Tensor(w).shard(devices(4)).realize()
+      gx, gw = (x.conv2d(v, padding=1).square()).sum().gradient(x, v)
+      tx, tw = Tensor(a), Tensor(w)
+      hx, hw = (tx.conv2d(tw, padding=1).square()).sum().gradient(tx, tw)
+      self.same(x.conv2d(v, padding=1), tx.conv2d(tw, padding=1).numpy(), f"{axes}", 1e-3)
+      self.same(gx, hx.numpy(), f"{axes}", 1e-3)
+      self.same(gw, hw.numpy(), f"{axes}", 1e-3)
+  def test_fed_back(self):
+    # what comes out is kept as what goes in
+    a, f = rand(8, 12), TinyJit(lambda x: (x.roll(1, 0)+x.roll(1, 1)).contiguous().realize())
+    x = Tensor(a).shard((devices(4)[:2], devices(4)[2:]), (0, 1)).realize()
+    for _ in range(4): x, a = f(x), np.roll(a, 1, 0)+np.roll(a, 1, 1)
+    self.same(x, a, "rolled four times")
   def test_matmul(self):
     a, b = rand(8, 12), rand(12, 4, seed=1)
     for p in ((0, 1), (0, None), (None, 1), (1, 0)):

@@ -3,14 +3,14 @@ from __future__ import annotations
 import itertools
 from tinygrad.dtype import dtypes
 from tinygrad.helpers import unwrap
-from tinygrad.uop.ops import AxisType, GroupOp, Ops, UOp
+from tinygrad.uop.ops import AxisType, GroupOp, Ops, UOp, resolve
 from tinygrad.schedule.indexing import apply_movement_op
 from tinygrad.schedule.exchange import by_lane
-from tinygrad.schedule.window import Window, Windows, block, cut, is_window, offsets, own_view, place
+from tinygrad.schedule.window import Window, Windows, block, by_axis, is_window, offsets, own_view, place
 
 def is_lost(view:UOp) -> bool:
   """do windows not follow this view of a window?"""
-  return view.op in GroupOp.Movement and (view.windows, "lost" in view.__dict__)[1]
+  return view.op in GroupOp.Movement and view.followed is None
 
 def movements(view:UOp) -> list[UOp]:
   """the movement ops, last one first, that are the same on every lane"""
@@ -48,61 +48,69 @@ def runs_of(idx:UOp, rng:UOp, begin:int, end:int) -> list[Run]|None:
     else: todo += [(b, (b+e)//2), ((b+e)//2, e)]
   return merged(ret)
 
-def needed(idx:UOp, rng:UOp, size:int, lanes:int) -> list[list[Run]]|None:
-  """for each lane the runs of places that idx takes while rng is in the lane's block"""
-  few, ret = [r for r in idx.ranges if r is not rng and r.vmax < FEW], list[list[Run]]()
-  for j in range(lanes):
-    found:list[Run] = []
-    for vals in itertools.product(*[range(int(r.vmax)+1) for r in few]):
-      if (begin:=j*size) >= (end:=min(begin+size, int(rng.vmax)+1)): break
-      i = idx.substitute({r:r.const_like(v) for r,v in zip(few, vals)}).simplify() if few else idx
-      if (runs:=runs_of(i, rng, begin, end)) is None: return None
-      found = merged(found+runs)
-    ret.append(found if len(found) <= RUNS else [(found[0][0], found[-1][1])])
-  return ret
+def needed(idx:UOp, rng:UOp, size:int, block:int) -> list[Run]|None:
+  """the runs of places that idx takes while rng is in this block"""
+  few, found = [r for r in idx.ranges if r is not rng and r.vmax < FEW], list[Run]()
+  for vals in itertools.product(*[range(int(r.vmax)+1) for r in few]):
+    if (begin:=block*size) >= (end:=min(begin+size, int(rng.vmax)+1)): break
+    i = idx.substitute({r:r.const_like(v) for r,v in zip(few, vals)}).simplify() if few else idx
+    if (runs:=runs_of(i, rng, begin, end)) is None: return None
+    found = merged(found+runs)
+  return found if len(found) <= RUNS else [(found[0][0], found[-1][1])]
 
-def halo_windows(view:UOp) -> tuple[Windows, Windows]|None:
-  """(what the lanes need of what is moved, their blocks of the view): of the axis for which they have to get the least, if that's less than all"""
-  if not (ops:=movements(view)) or len(ws:=(x:=ops[-1].src[0]).windows) != 1 or not isinstance(x.device, tuple): return None
-  (ax, off, held), n = ws[0], len(x.device)
-  best:tuple[int, int, int, list[list[Run]]]|None = None
-  if not all(isinstance(s, int) for s in (*view.shape, *x.shape, held)) or not all(isinstance(o, int) for o in offsets(off, n)): return None
-  has, total = [int(o) for o in offsets(off, n)], int(x.shape[ax])
-  rngs = tuple(UOp.range(s, i, AxisType.WEAK) if s > 1 else UOp.const(0) for i,s in enumerate(view.shape))
+def halo_windows(view:UOp) -> tuple[list[Windows], Windows]|None:
+  """(for each window of what is moved the windows that the lanes need of it, their blocks of the view): of the axis for which they have to get the
+  least, and where that isn't less than all, all of it. None if it's all of every window"""
+  if not (ops:=movements(view)) or not (ws:=(x:=ops[-1].src[0]).windows) or not isinstance(x.device, tuple): return None
+  n, rngs = len(x.device), tuple(UOp.range(s, i, AxisType.WEAK) if resolve(s > 1) else UOp.const(0) for i,s in enumerate(view.shape))
+  if not all(isinstance(s, int) for s in (*view.shape, *x.shape, *(s for _,off,size in ws for s in (size, *offsets(off, n))))): return None
   idxs = rngs
   for u in ops: idxs = apply_movement_op(u.op, u.src[0].shape, u.marg, idxs)
-  idx = idxs[ax].get_idx().simplify()
-  # what a lane has to get of what lies in the value
-  def lacks(b:int, e:int, o:int) -> int: return max(0, min(e, total)-max(b, 0)) - max(0, min(e, o+int(held), total)-max(b, o, 0))
-  for a,r in enumerate(rngs):
-    if r not in idx.ranges or (runs:=needed(idx, r, size:=int(block(view.shape[a], n)), n)) is None: continue
-    gets = max(sum(lacks(b, e, o) for b,e in mine) for mine,o in zip(runs, has))
-    if best is None or gets < best[0]: best = (gets, a, size, runs)
-  if best is None or best[0] >= total-int(held): return None
-  _, a, size, runs = best
-  d, need = next(iter(off.ranges)), list[Window]()
-  for k in range(max(map(len, runs))):
-    length = max(mine[k][1]-mine[k][0] for mine in runs if k < len(mine))
-    # a run that is shorter begins before the value, and a lane that needs none asks for what it has
-    begin = [has[j] if k >= len(mine) else mine[k][1]-length if mine[k][0] <= 0 else mine[k][0] for j,mine in enumerate(runs)]
-    need.append((ax, UOp.const(0)+by_lane(begin, d), length))
-  return tuple(need), ((a, (d*size).simplify(), size),)
+  need, ret = list[Windows](), list[Window]()
+  for ax,off,held in ws:
+    has, total = [int(o) for o in offsets(off, n)], int(x.shape[ax])
+    # lanes that have the same part have the same block
+    order = sorted(set(has))
+    nth = [order.index(o) for o in has] if len(order) < n else [*range(n)]
+    # what a lane has to get of what lies in the value
+    def lacks(b:int, e:int, o:int) -> int: return max(0, min(e, total)-max(b, 0)) - max(0, min(e, o+int(held), total)-max(b, o, 0))
+    best:tuple[int, int, int, list[list[Run]]]|None = None
+    for a,r in enumerate(rngs):
+      if any(a == w[0] for w in ret) or r not in (idx:=idxs[ax].get_idx().simplify()).ranges: continue
+      each = [needed(idx, r, size:=int(block(view.shape[a], len(order))), k) for k in range(len(order))]
+      if any(runs is None for runs in each): continue
+      runs = [unwrap(each[k]) for k in nth]
+      gets = max(sum(lacks(b, e, o) for b,e in mine) for mine,o in zip(runs, has))
+      if best is None or gets < best[0]: best = (gets, a, size, runs)
+    if best is None or best[0] >= total-int(held):
+      need.append(((ax, UOp.const(0), total),))
+      continue
+    _, a, size, runs = best
+    d, mine_of = next(iter(off.ranges)), list[Window]()
+    for k in range(max(map(len, runs))):
+      length = max(mine[k][1]-mine[k][0] for mine in runs if k < len(mine))
+      # a run that is shorter begins before the value, and a lane that needs none asks for what it has
+      begin = [has[j] if k >= len(mine) else mine[k][1]-length if mine[k][0] <= 0 else mine[k][0] for j,mine in enumerate(runs)]
+      mine_of.append((ax, off, held) if (begin, length) == (has, held) else (ax, UOp.const(0)+by_lane(begin, d), length))
+    need.append(tuple(mine_of))
+    blocks = off//held if has == [k*int(held) for k in nth] else by_lane(nth, d)
+    ret.append((a, (blocks*size).simplify(), size))
+  return (need, by_axis(ret)) if ret else None
 
 def from_halo(view:UOp) -> UOp|None:
-  if (found:=halo_windows(view)) is None: return None
+  if (found:=view.halo) is None: return None
   need, ret = found
   ops = movements(view)
   x = ops[-1].src[0]
   src:UOp|None = None
-  for ax,off,length in reversed(need):
-    own, at = own_view(x, ((ax, off, length),)), off
-    if not off.ranges:
-      # the same on every lane, of what lies in the value
-      begin, end = max(b:=int(off.vmin), 0), min(b+int(length), int(x.shape[ax]))
-      own, at = cut(x, Ops.SHRINK, {ax:(begin, end-begin)}), UOp.const(begin)
-      if own.op is Ops.SHRINK: own = own.replace(arg="whole")
+  for at in reversed([*itertools.product(*need)]):
+    # what is the same on every lane is of what lies in the value
+    inside = {ax:max(int(off.vmin), 0) for ax,off,_ in at if not off.ranges}
+    at = tuple((ax, UOp.const(b:=inside[ax]), min(int(off.vmin)+int(s), int(x.shape[ax]))-b) if ax in inside else (ax, off, s) for ax,off,s in at)
+    begin, own = {ax:off for ax,off,_ in at}, own_view(x, at)
+    if inside and own.op is Ops.SHRINK: own = own.replace(arg="whole")
     def spread(u:UOp) -> UOp:
-      return u._mop(Ops.PAD, tuple((at, s) if i == ax else (0, s) for i,s in enumerate(x.shape)), False if u.dtype == dtypes.bool else 0)
+      return u._mop(Ops.PAD, tuple((begin.get(a, 0), s) for a,s in enumerate(x.shape)), False if u.dtype == dtypes.bool else 0)
     part = spread(own)
     src = part if src is None else spread(UOp.const(True).expand(own.shape)).where(part, src)
   ret_view = unwrap(src)

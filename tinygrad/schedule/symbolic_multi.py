@@ -155,7 +155,7 @@ pm_lost_views = pm_write_window+PatternMatcher([(UPat(GroupOp.All-GroupOp.Moveme
 MAY_LOSE = {Ops.RESHAPE, Ops.PAD, Ops.SHRINK}
 def lost_views(sink:UOp) -> PatternMatcher|None:
   """the pass for views that windows don't follow, if there are any"""
-  return pm_lost_views if any(u.op in MAY_LOSE and u.device.__class__ is tuple and u.src[0].windows and is_lost(u) for u in sink.toposort()) else None
+  return pm_lost_views if any(u.op in MAY_LOSE and u.device.__class__ is tuple and is_lost(u) for u in sink.toposort()) else None
 
 # ***** calls *****
 

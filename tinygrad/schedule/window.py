@@ -217,7 +217,8 @@ def meet(srcs:list[UOp], shape:Shape) -> Windows:
   return found[0] if covers(found[0], shape) else ()
 
 def windows(u:UOp) -> Windows|None:
-  """the windows of an op's result where it has a local form, () if every lane has all of it, None if its srcs have to be gathered first"""
+  """the windows of an op's result where it has a local form, () if every lane has all of it, None if its srcs have to be gathered first: it's lost,
+  and so is what's seen through it"""
   match u.op:
     case Ops.UNSHARD: return place_blocks(u.src[0], u.arg, u.src[1:]).windows
     case Ops.PARAM:
@@ -230,7 +231,9 @@ def windows(u:UOp) -> Windows|None:
     case Ops.STACK: return tuple((ax+1, off, size) for ax,off,size in meet(list(u.src), u.shape[1:])) if any(s.windows for s in u.src) else ()
     case Ops.COPY | Ops.STORE | Ops.TUPLE | Ops.FUNCTION | Ops.CALL | Ops.SINK | Ops.INDEX | Ops.RANGE | Ops.MSELECT: return ()
   if u.op in GroupOp.ALU: return meet(list(u.src), u.shape) if any(s.windows for s in u.src) else ()
-  ws = u.src[0].windows if u.src else ()
+  if (ws:=u.src[0].followed if u.src else ()) is None:
+    if u.op in GroupOp.Movement and not is_window(u): return None
+    ws = u.src[0].windows
   if u.op is Ops.PAD and u.is_window: return through_pad(u, ws, u.src[0].shape)
   if not ws: return ()
   shape = u.src[0].shape
@@ -245,11 +248,3 @@ def windows(u:UOp) -> Windows|None:
     case Ops.PAD: return through_pad(u, ws, shape)
     case Ops.BITCAST: return through_bitcast(u, ws, shape)
   return ws
-
-def windows_of(u:UOp) -> Windows:
-  """the windows of a value: what its lanes have of it, and where windows don't follow a view what they compute of it"""
-  # what is seen through a view that is lost is lost too
-  if not (u.op in GroupOp.Movement and not is_window(u) and "lost" in u.src[0].__dict__) and (ws:=windows(u)) is not None: return ws
-  from tinygrad.schedule.halo import halo_windows
-  u.__dict__["lost"] = True
-  return () if (found:=halo_windows(u)) is None else found[1]
