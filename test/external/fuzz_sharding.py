@@ -368,16 +368,20 @@ def reached(p):
     if n+i in seen: seen |= {s for s in srcs if vals[s].dtype.kind == "f"}
   return seen
 
-def compare(got, want, scale):
+def differs(call, i, g, w, scale):
+  if len(g) > 1: return f"call {call}, output {i}: the devices have different values"
+  if g[0].dtype != w.dtype: return f"call {call}, output {i}: dtype {g[0].dtype}, not {w.dtype}"
+  if g[0].shape != w.shape: return f"call {call}, output {i}: shape {g[0].shape}, not {w.shape}"
+  if w.dtype.kind in "ib": bad = g[0] != w
+  else: bad = ~np.isclose(g[0].astype(np.float64), w, rtol=TOL[w.dtype.name], atol=scale)
+  if bad.any(): return f"call {call}, output {i} of shape {w.shape}: {bad.sum()} differ, the first at {tuple(map(int, np.argwhere(bad)[0]))}: " \
+                       f"{g[0][bad].flat[0]}, not {w[bad].flat[0]}"
+
+def compare(got, want, scale, one=None):
+  """the first output that isn't what is wanted, nor what one device has"""
   for call, (gs, ws) in enumerate(zip(got, want)):
     for i, (g, w) in enumerate(zip(gs, ws)):
-      if len(g) > 1: return f"call {call}, output {i}: the devices have different values"
-      if g[0].dtype != w.dtype: return f"call {call}, output {i}: dtype {g[0].dtype}, not {w.dtype}"
-      if g[0].shape != w.shape: return f"call {call}, output {i}: shape {g[0].shape}, not {w.shape}"
-      if w.dtype.kind in "ib": bad = g[0] != w
-      else: bad = ~np.isclose(g[0].astype(np.float64), w, rtol=TOL[w.dtype.name], atol=scale)
-      if bad.any(): return f"call {call}, output {i} of shape {w.shape}: {bad.sum()} differ, the first at {tuple(map(int, np.argwhere(bad)[0]))}: " \
-                           f"{g[0][bad].flat[0]}, not {w[bad].flat[0]}"
+      if (bad:=differs(call, i, g, w, scale)) and (one is None or (bad:=differs(call, i, g, one[call][i][0], scale))): return bad
 
 def kind_of(e):
   at = [f"{f.filename.split('tinygrad/')[-1]}:{f.lineno}" for f in traceback.extract_tb(e.__traceback__)
@@ -400,7 +404,7 @@ def judge(p):
     try: one = run(p, True)
     except Exception as e: return ("[one device raises too]", str(e)[:100]) if err or p["mode"] == "grad" else ("[one device raises]", str(e)[:100])
     if err is not None: return err
-    same = compare(got, [[g[0] for g in gs] for gs in one], scale)
+    same = compare(got, want, scale, one)
     if p["mode"] == "grad":
       scale *= max(1, max(np.abs(g[0]).max() for g in one[0]))
       bad = compare(got, [[g[0] for g in gs] for gs in one], scale)

@@ -104,6 +104,12 @@ class TestUneven(Placement):
     x, v = Tensor(a:=rand(2, 1, 2)).shard(devices(2), 0).realize().clone(), Tensor(b:=rand(1, 1, 2, seed=1)).shard(devices(2), 0).realize()
     x[0:1, ::-1] += v
     self.same(x, np.concatenate((a[:1]+b, a[1:])))
+  def test_one_row_moved_again(self):
+    # one device has it, of whichever axis its place is told
+    a = rand(1, 4, 8)
+    x = Tensor(a).shard(devices(2), 0).realize()
+    (c:=x.clone().realize())[0:1:2] += x
+    np.testing.assert_allclose(c.shard(devices(2), 0).numpy(), 2*a)
   def test_gradient(self):
     # of what is cut in blocks on the way, the last ones short or empty
     a, w = rand(25, 11), rand(25, 11, seed=1)

@@ -8,7 +8,7 @@ from tinygrad.schedule.copies import joined, lane_view
 from tinygrad.schedule.exchange import assemble, exchange
 from tinygrad.schedule.reduction import reduce_scatter
 from tinygrad.schedule.report import report
-from tinygrad.schedule.window import Box, Windows, boxes, cut, empty, lanes_of, offsets, own_view, place
+from tinygrad.schedule.window import Box, Windows, boxes, covers, cut, empty, lanes_of, offsets, own_view, place
 
 def parts(x:UOp, keep:Windows, devices:str|tuple[str, ...]) -> list[tuple[Box, UOp]]:
   """(box, value on devices) of all that the lanes hold of x in the windows that are not kept. a lane receives from one that has the same
@@ -29,8 +29,8 @@ def parts(x:UOp, keep:Windows, devices:str|tuple[str, ...]) -> list[tuple[Box, U
       for j,dev in enumerate(devices if x.device is not None else [None]*n):
         mine = [i for i in holders if same[i] == same[j]] if keep else holders
         if mine: lanes.append(part(j if j in mine and (x.device is None or x.device[j] == dev) else mine[0], box))
-        # who has nothing of the value needs nothing
-        elif empty(same[j]): lanes.append(UOp.invalids(part(holders[0], box).shape, dtype=local.dtype, device=dev))
+        # who has nothing of the value needs nothing, and of what no device has all is Invalid
+        elif empty(same[j]) or not covers(x.windows, x.shape): lanes.append(UOp.invalids(part(holders[0], box).shape, dtype=local.dtype, device=dev))
         else: raise RuntimeError(f"no device has {box} of {x.shape} where {dev} has {same[j]}: {x.windows} on {x.device}")
       v = joined(lanes, devices if x.device is not None else None)
     ret.append((box, v.copy_to_device(devices) if isinstance(devices, str) and x.device is not None else v))
