@@ -145,6 +145,20 @@ class TestMemory(unittest.TestCase):
     # 0.14.0: 36 MB on 4 devices
     self.assertLessEqual(self.peak(lambda: step(4), 4), 31.5*2**20)
 
+class TestOtherDevices(unittest.TestCase):
+  def on(self, first, n): return tuple(f"NULL:{i}" for i in range(first, first+n))
+  def test_each_gets_its_part(self):
+    # the bytes of a part, less what is there already
+    for n,to,kernels in ((2, self.on(4, 4), 0), (4, self.on(6, 2), 2), (4, devices(4)[::-1], 0), (2, devices(4), 1), (2, self.on(1, 2), 0)):
+      x = sharded(1024, 1024, n=n)
+      self.assertEqual(counts(x.shard(to, 0).contiguous())[:2], (S//len(to), kernels), f"{n} to {to}")
+      self.assertEqual(counts((x+1).shard(to, 0).contiguous())[0], S//len(to))
+    self.assertEqual(counts(sharded(1024, 1024, n=2).shard(self.on(4, 4), 1).contiguous())[0], S//4)
+  def test_gradient(self):
+    # it goes back in the same way
+    x, w = sharded(1024, 1024, n=2), Tensor.empty(1024, 1024).shard(to:=self.on(4, 4), 0).realize()
+    self.assertEqual(counts((x.shard(to, 0)*w).sum().gradient(x)[0].contiguous())[0], S//2)
+
 class TestMeshes(unittest.TestCase):
   def test_halos(self):
     x = Tensor.empty(1024, 1024).shard(mesh:=(devices(4)[:2], devices(4)[2:]), (0, 1)).realize()

@@ -171,6 +171,18 @@ class TestReshard(Placement):
       self.same(y, w)
 
 class TestMeshes(Placement):
+  def test_moved_to_other_devices(self):
+    for rows in (8, 7, 3, 1):
+      a = rand(rows, 6, seed=rows)
+      for frm,to in itertools.permutations((devices(2), devices(4), devices(6)[3:], devices(4)[::-1]), 2):
+        for p,q in ((0, 0), (0, 1), (1, 0)):
+          x = Tensor(a).shard(frm, p).realize()
+          self.same((x*2).shard(to, q).contiguous().realize(), 2*a)
+          self.same(((x*x).shard(to, q)*Tensor(a).shard(to, q)).sum().gradient(x)[0], 2*a*a)
+    x = Tensor(a:=rand(8, 6)).shard(MESHES[2, 2], (0, 1)).realize()
+    for axes in ((0, 1), (1, 0), (0, None), (0, 0)): self.same(x.shard((devices(8)[4:6], devices(8)[6:]), axes).contiguous(), a)
+    f = TinyJit(lambda x: (x+1).shard(devices(5)[2:], 0).contiguous().realize())
+    for i in range(4): self.same(f(Tensor(a*i).shard(devices(2), 0).realize()), a*i+1)
   def test_moved(self):
     D, a = MESHES[2, 2], rand(7, 6)
     blocks = {0: (4, 2), 1: (3, 2)}

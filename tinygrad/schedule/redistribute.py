@@ -51,6 +51,16 @@ def gather(x:UOp, keep:Windows=(), devices:str|tuple[str, ...]|None=None) -> UOp
     report("gather", x, gone, keep, devices, sum(each.values()) - min((had.get(d, 0) for d in to_tuple(devices)), default=0))
   return place(assemble(found, tuple(ax for ax,_,_ in gone), shape).cast(x.dtype), keep, x.shape)
 
+def send(x:UOp, devices:tuple[str, ...], ws:Windows) -> UOp:
+  """what lanes on other devices have of x at the windows: each gets its own part from those that have it"""
+  lanes, at, sizes = list[UOp](), [offsets(off, len(devices)) for _,off,_ in ws], {ax:size for ax,_,size in ws}
+  for j,(dev,box) in enumerate(zip(devices, boxes(ws, x.shape, len(devices)))):
+    if empty(box): lanes.append(UOp.invalids(tuple(sizes.get(a, s) for a,s in enumerate(x.shape)), dtype=x.dtype, device=dev))
+    else:
+      part = cut(x, Ops.SHRINK, {ax:(b, e-b) for (ax,_,_),(b,e) in zip(ws, box)}).copy_to_device(dev)
+      lanes.append(cut(part, Ops.PAD, {ax:(b-o[j], size) for (ax,_,size),(b,_),o in zip(ws, box, at)}))
+  return UOp.mstack(*lanes)
+
 def redistribute(x:UOp, ws:Windows) -> UOp:
   """what a lane has of x at the windows"""
   keep = tuple(w for w in x.windows if w in ws)

@@ -12,7 +12,7 @@ from tinygrad.schedule.window import Windows, cut, is_window, mask, own_view, pl
 from tinygrad.schedule.halo import halo_srcs, is_lost
 from tinygrad.schedule.copies import lane_view, only_moves
 from tinygrad.schedule.exchange import by_lane
-from tinygrad.schedule.redistribute import gather, redistribute
+from tinygrad.schedule.redistribute import gather, redistribute, send
 from tinygrad.schedule.reduction import allreduce, reduce_scatter
 from tinygrad.schedule.report import report
 
@@ -70,15 +70,28 @@ def window_movement(root:UOp, x:UOp) -> UOp|None:
     case _: local = local._mop(root.op, root.marg)
   return place(local, ws, root.shape)
 
-def own_part(root:UOp) -> UOp|None:
-  """a part of what the lanes' values add up to is all that a lane needs of it"""
+def asked_of(root:UOp) -> tuple[UOp, Windows]|None:
+  """(value, windows) where a SHRINK is the lane's own part of a value, in blocks that may reach past it"""
   ws = tuple((ax, o, s) for ax,(o,s) in enumerate(root.marg) if isinstance(o, UOp) and o.ranges)
   if not ws or any(root.marg[a] != (0, s) for a,s in enumerate(root.src[0].shape) if all(a != w[0] for w in ws)): return None
-  if (x:=root.src[0]).op is not Ops.PAD: return reduce_scatter(x, ws)
-  # blocks that reach past the value
+  if (x:=root.src[0]).op is not Ops.PAD: return x, ws
   cut_axes = {ax for ax,_,_ in ws}
   if x.arg is not None or is_window(x) or any(m != (0, s) for a,(m,s) in enumerate(zip(x.marg, x.src[0].shape)) if a not in cut_axes): return None
-  return reduce_scatter(x.src[0], tuple((ax, (o-x.marg[ax][0]).simplify(), s) for ax,o,s in ws))
+  return x.src[0], tuple((ax, (o-x.marg[ax][0]).simplify(), s) for ax,o,s in ws)
+
+def own_part(root:UOp) -> UOp|None:
+  """a part of what the lanes' values add up to is all that a lane needs of it"""
+  return None if (found:=asked_of(root)) is None else reduce_scatter(*found)
+
+def is_moved(root:UOp) -> bool:
+  """is it a part of what's sharded on other devices?"""
+  x = root.src[0].src[0] if root.src[0].op is Ops.PAD else root.src[0]
+  return x.op is Ops.COPY and x.device.__class__ is tuple and x.src[0].device.__class__ is tuple and x.device != x.src[0].device and \
+    len(x.src[0].windows) > 0
+
+def moved_part(root:UOp) -> UOp|None:
+  """its lanes get their own parts of that, and nothing else"""
+  return send(found[0].src[0], root.device, found[1]) if is_moved(root) and (found:=asked_of(root)) is not None and found[0].op is Ops.COPY else None
 
 def window_same(root:UOp, x:UOp) -> UOp|None:
   if not is_window(x): return None
@@ -149,13 +162,17 @@ pm_write_window = PatternMatcher([
   (UPat(Ops.SINK, name="root"), sink_through),
 ])
 
-# what is read through such a view, where each lane needs little more than it has
-pm_lost_views = pm_write_window+PatternMatcher([(UPat(GroupOp.All-GroupOp.Movement, name="root"), halo_srcs)])
+pm_before_lanes = pm_write_window+PatternMatcher([
+  # what is read through such a view, where each lane needs little more than it has
+  (UPat(GroupOp.All-GroupOp.Movement, name="root"), halo_srcs),
+  (UPat(Ops.SHRINK, name="root"), moved_part),
+])
 
 MAY_LOSE = {Ops.RESHAPE, Ops.PAD, Ops.SHRINK}
-def lost_views(sink:UOp) -> PatternMatcher|None:
-  """the pass for views that windows don't follow, if there are any"""
-  return pm_lost_views if any(u.op in MAY_LOSE and u.device.__class__ is tuple and is_lost(u) for u in sink.toposort()) else None
+def before_lanes(sink:UOp) -> PatternMatcher|None:
+  """the pass for views that windows don't follow and parts of what's on other devices, if there are any"""
+  return pm_before_lanes if any(u.op in MAY_LOSE and u.device.__class__ is tuple and (is_lost(u) or u.op is Ops.SHRINK and is_moved(u))
+                                for u in sink.toposort()) else None
 
 # ***** calls *****
 
@@ -166,7 +183,7 @@ def argument(x:UOp, kernel:bool) -> UOp:
 
 def window_function(call:UOp) -> UOp|None:
   if call.arg.precompile: return None
-  body = graph_rewrite(call.src[0], symbolic_multi_pm, bpm=lost_views(call.src[0]), name="subcall")
+  body = graph_rewrite(call.src[0], symbolic_multi_pm, bpm=before_lanes(call.src[0]), name="subcall")
   assert body.op is Ops.TUPLE
   ret = call.replace(src=(UOp.maketuple(*[s.src[0] if is_window(s) else s for s in body.src]),)+tuple(argument(a, False) for a in call.src[1:]))
   if not any(is_window(s) for s in body.src): return ret
