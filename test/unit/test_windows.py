@@ -281,8 +281,8 @@ class TestMeshes(Windows):
       for fxn,ref in (GROWN["roll"], GROWN["pad"], GROWN["uneven cat"], (lambda x: x.reshape(-1), lambda a: a.reshape(-1))):
         self.same(fxn(x).contiguous(), ref(a), f"{axes}, uneven")
   def test_convolution(self):
-    a, w = rand(2, 3, 8, 12), rand(4, 3, 3, 3, seed=1)
-    for axes in ((2, 3), (3, 2), (0, 2), (1, 3), (2, None)):
+    a, w = rand(2, 2, 4, 6), rand(2, 2, 3, 3, seed=1)
+    for axes in ((2, 3), (0, 2), (1, 3)):
       x, v = Tensor(a).shard((devices(4)[:2], devices(4)[2:]), axes).realize(), Tensor(w).shard(devices(4)).realize()
       gx, gw = (x.conv2d(v, padding=1).square()).sum().gradient(x, v)
       tx, tw = Tensor(a), Tensor(w)
