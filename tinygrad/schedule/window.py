@@ -199,7 +199,17 @@ def through_bitcast(u:UOp, ws:Windows, shape:Shape) -> Windows|None:
   if any(ax == last and (resolve((off*old % new).ne(0)) or resolve(size*old % new != 0)) for ax,off,size in ws): return None
   return tuple((ax, (off*old//new).simplify(), ssimplify(size*old//new)) if ax == last else (ax, off, size) for ax,off,size in ws)
 
-def meet(srcs:list[UOp], shape:Shape) -> Windows:
+def spread_out(ws:Windows, shape:Shape) -> Windows:
+  """blocks of the same axes, one for each lane, () where the windows are in no such order"""
+  ret = list[Window]()
+  for ax,off,held in ws:
+    at = offsets(off, lanes_of(ws))
+    if not all(isinstance(s, int) for s in (*at, held, shape[ax])) or any((o-at[0]) % held or o < at[0] for o in at): return ()
+    size = block(shape[ax], (max(at)-at[0])//held+1)
+    ret.append((ax, ((off-at[0])//held*size).simplify(), size))
+  return tuple(ret)
+
+def meet(srcs:list[UOp], shape:Shape, stack:bool=False) -> Windows:
   """the windows in which an op on these srcs, broadcast to the shape, is computed"""
   def aligned(x:UOp) -> Windows:
     # a src may hold nothing of an axis along which it is broadcast
@@ -213,7 +223,9 @@ def meet(srcs:list[UOp], shape:Shape) -> Windows:
     if len({w[0] for w in union}) == len(union) and covers(union, shape): return union
     # the largest value stays where it is, if that is on every lane
     spread = [x for x in reversed(cands) if not any(empty(b) for b in boxes(x.windows, x.shape))]
-    found = [aligned(max(spread, key=lambda x: (int(x.max_numel()), plain_axis(x) is not None)))] if spread else [()]
+    if spread: found = [aligned(max(spread, key=lambda x: (int(x.max_numel()), plain_axis(x) is not None)))]
+    # where each has lanes with nothing all lanes get something to do. pieces that are stacked are put in one place
+    else: found = [spread_out(found[0], shape) if not stack and all(covers(ws, shape) for ws in found) else ()]
   return found[0] if covers(found[0], shape) else ()
 
 def windows(u:UOp) -> Windows|None:
@@ -228,7 +240,7 @@ def windows(u:UOp) -> Windows|None:
     case Ops.GETTUPLE:
       t = u.src[0].src[0] if u.src[0].op is Ops.FUNCTION else u.src[0]
       return t.src[u.arg].windows if t.op is Ops.TUPLE else ()
-    case Ops.STACK: return tuple((ax+1, off, size) for ax,off,size in meet(list(u.src), u.shape[1:])) if any(s.windows for s in u.src) else ()
+    case Ops.STACK: return tuple((ax+1, off, size) for ax,off,size in meet(list(u.src), u.shape[1:], True)) if any(s.windows for s in u.src) else ()
     case Ops.COPY | Ops.STORE | Ops.TUPLE | Ops.FUNCTION | Ops.CALL | Ops.SINK | Ops.INDEX | Ops.RANGE | Ops.MSELECT: return ()
   if u.op in GroupOp.ALU: return meet(list(u.src), u.shape) if any(s.windows for s in u.src) else ()
   if (ws:=u.src[0].followed if u.src else ()) is None:
