@@ -41,6 +41,22 @@ class TestLeast(unittest.TestCase):
   def test_reduce_scatter(self):
     self.each(lambda n: sharded(n, 2**20, n=n).sum(0).shard(devices(n), 0).contiguous(), lambda n: ((n-1)*S//n, 2*n, n*(n-1)))
   def test_roll(self): self.each(lambda n: sharded(1024, 1024, n=n).roll(1, 0).contiguous(), lambda n: (4096, n, n))
+  @pytest.mark.patch("cat-in-blocks")
+  def test_cat(self):
+    # half of the devices have a block of x, and the others of y: the second needs all of its block but what it has of it
+    def cat(n): return sharded(1024, 1024, n=n).cat(sharded(1024, 1024, n=n))
+    self.each(lambda n: cat(n).contiguous(), lambda n: (2*S//n if n > 2 else S//2, n, 2*(n-1)))
+    self.each(lambda n: (cat(n)*2).sum(1), lambda n: (2*S//n if n > 2 else S//2, n, 2*(n-1)))
+    x = sharded(1024, 1024, n=8)
+    self.assertEqual(counts(Tensor.cat(*[c*2 for c in x.chunk(8)]).contiguous()), (0, 8, 0))
+    # a shard to each place
+    self.assertEqual(counts(Tensor.cat(*x.chunk(8)[::-1]).contiguous()), (S//8, 8, 8))
+  def test_fused_gate(self):
+    # two halves of the devices have each a factor of it, all of them multiply
+    def gate(n): return (h:=sharded(1024, 1024, axis=1, n=n))[:, :512].silu()*h[:, 512:]
+    for n in (2, 4, 8):
+      self.assertEqual(counts(gate(n).contiguous())[0], S//n//2 if n == 2 else S//n)
+      self.assertEqual(gate(n).uop.axis, 1)
   def test_flip(self): self.each(lambda n: sharded(1024, 1024, n=n).flip(0).shard(devices(n), 0).contiguous(), lambda n: (S//n, n, n))
   def test_halo(self):
     def conv(n): return sharded(1, 4, 256, 64, axis=2, n=n).conv2d(Tensor.empty(4, 4, 3, 3).shard(devices(n)).realize(), padding=1)

@@ -280,6 +280,11 @@ class TestMeshes(Windows):
       x = Tensor(a).shard((devices(4)[:2], devices(4)[2:]), axes).realize()
       for fxn,ref in (GROWN["roll"], GROWN["pad"], GROWN["uneven cat"], (lambda x: x.reshape(-1), lambda a: a.reshape(-1))):
         self.same(fxn(x).contiguous(), ref(a), f"{axes}, uneven")
+  def test_reduce_of_less_than_a_block(self):
+    # what is cut out is shorter than a lane's part along both axes
+    x = Tensor(a:=rand(8, 16)).shard((devices(4)[:2], devices(4)[2:]), (1, 0)).realize()[5:7, 9:12]
+    self.same(x.std(0, keepdim=True), a[5:7, 9:12].std(0, ddof=1, keepdims=True), "std")
+    self.same(x.max(1), a[5:7, 9:12].max(1), "max")
   def test_convolution(self):
     a, w = rand(2, 2, 4, 6), rand(2, 2, 3, 3, seed=1)
     for axes in ((2, 3), (0, 2), (1, 3)):

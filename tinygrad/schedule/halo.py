@@ -6,7 +6,7 @@ from tinygrad.helpers import unwrap
 from tinygrad.uop.ops import AxisType, GroupOp, Ops, UOp, resolve
 from tinygrad.schedule.indexing import apply_movement_op
 from tinygrad.schedule.exchange import by_lane
-from tinygrad.schedule.window import Window, Windows, block, by_axis, is_window, offsets, own_view, place
+from tinygrad.schedule.window import Shape, Window, Windows, block, by_axis, is_window, offsets, own_view, place
 
 def is_lost(view:UOp) -> bool:
   """do windows not follow this view of a window?"""
@@ -34,17 +34,19 @@ def merged(runs:list[Run]) -> list[Run]:
 TRIES = 64
 def runs_of(idx:UOp, rng:UOp, begin:int, end:int) -> list[Run]|None:
   """what idx takes while rng is in [begin, end)"""
-  def ends(b:int, e:int) -> tuple:
+  def ends(b:int, e:int) -> tuple|None:
     i = idx.substitute({rng:UOp.range(e-b, rng.arg[0], AxisType.WEAK)+b if e-b > 1 else rng.const_like(b)}).simplify()
-    return i.vmin, i.vmax
+    # at no place
+    return None if i.is_invalid else ((at:=i.get_idx()).vmin, at.vmax)
   todo, ret, tries = [(begin, end)], list[Run](), 0
   while todo:
     b, e = todo.pop()
-    lo, hi = ends(b, e)
+    if (found:=ends(b, e)) is None: continue
+    lo, hi = found
     if not isinstance(lo, int) or not isinstance(hi, int): return None
     # it goes from one end to the other in equal steps, or it wraps around somewhere
-    if hi-lo < e-b or (tries:=tries+1) > TRIES or \
-       e-b > 2 and hi-lo == abs(ends(b+1, b+2)[0]-ends(b, b+1)[0])*(e-b-1): ret.append((lo, hi+1))
+    if hi-lo < e-b or (tries:=tries+1) > TRIES or e-b > 2 and (p:=ends(b, b+1)) is not None and (q:=ends(b+1, b+2)) is not None and \
+       hi-lo == abs(q[0]-p[0])*(e-b-1): ret.append((lo, hi+1))
     else: todo += [(b, (b+e)//2), ((b+e)//2, e)]
   return merged(ret)
 
@@ -58,43 +60,57 @@ def needed(idx:UOp, rng:UOp, size:int, block:int) -> list[Run]|None:
     found = merged(found+runs)
   return found if len(found) <= RUNS else [(found[0][0], found[-1][1])]
 
+def halo_of(idx:UOp, rngs:dict[int, UOp], shape:Shape, w:Window, total:int, n:int) -> tuple[Windows, Window]|None:
+  """(what each of n lanes needs of an axis that they have at the window w, their blocks of a view of this shape) where the view has place idx of that
+  axis: blocks of the axis, of those with a range, for which they have to get the least. None if it's no less than all"""
+  ax, off, held = w[0], w[1], int(w[2])
+  has = [int(o) for o in offsets(off, n)]
+  # lanes that have the same part have the same block
+  order = sorted(set(has))
+  nth = [order.index(o) for o in has] if len(order) < n else [*range(n)]
+  # what a lane has to get of what lies in the value
+  def lacks(b:int, e:int, o:int) -> int: return max(0, min(e, total)-max(b, 0)) - max(0, min(e, o+held, total)-max(b, o, 0))
+  def cost(runs:list[list[Run]]) -> tuple[int, int]:
+    gets = [sum(lacks(b, e, o) for b,e in mine) for mine,o in zip(runs, has)]
+    return max(gets), sum(gets)
+  best:tuple[tuple[int, int], int, int, list[list[Run]]]|None = None
+  for a,r in rngs.items():
+    if r not in idx.ranges: continue
+    each = [needed(idx, r, size:=int(block(shape[a], len(order))), k) for k in range(len(order))]
+    if any(runs is None for runs in each): continue
+    runs = [unwrap(each[k]) for k in nth]
+    if best is None or cost(runs) < best[0]: best = (cost(runs), a, size, runs)
+  # all of it can be cut in any way later: where the busiest lane gets as much of it, it's worth it if that saves half of what the lanes get
+  most, every = cost([[(0, total)]]*n)
+  if best is None or best[0] >= (most, every//2+1): return None
+  _, a, size, runs = best
+  d, need = next(iter(off.ranges)), list[Window]()
+  # where none needs anything they take what they have
+  if not any(runs): need.append(w)
+  for k in range(max(map(len, runs))):
+    length = max(mine[k][1]-mine[k][0] for mine in runs if k < len(mine))
+    # a run that is shorter begins before the value, and a lane that needs none asks for what it has, or for nothing of the value
+    begin = [next(b for b in (o, o+held-length, -length) if not lacks(b, b+length, o)) if k >= len(mine) else
+             mine[k][1]-length if mine[k][0] <= 0 else mine[k][0] for mine,o in zip(runs, has)]
+    need.append(w if (begin, length) == (has, held) else (ax, UOp.const(0)+by_lane(begin, d), length))
+  blocks = off//held if has == [k*held for k in nth] else by_lane(nth, d)
+  return tuple(need), (a, (blocks*size).simplify(), size)
+
 def halo_windows(view:UOp) -> tuple[list[Windows], Windows]|None:
-  """(for each window of what is moved the windows that the lanes need of it, their blocks of the view): of the axis for which they have to get the
-  least, and where that isn't less than all, all of it. None if it's all of every window"""
+  """(for each window of what is moved the windows that the lanes need of it, their blocks of the view), where that's less than all of some of them"""
   if not (ops:=movements(view)) or not (ws:=(x:=ops[-1].src[0]).windows) or not isinstance(x.device, tuple): return None
-  n, rngs = len(x.device), tuple(UOp.range(s, i, AxisType.WEAK) if resolve(s > 1) else UOp.const(0) for i,s in enumerate(view.shape))
+  n, idxs = len(x.device), tuple(UOp.range(s, i, AxisType.WEAK) if resolve(s > 1) else UOp.const(0) for i,s in enumerate(view.shape))
   if not all(isinstance(s, int) for s in (*view.shape, *x.shape, *(s for _,off,size in ws for s in (size, *offsets(off, n))))): return None
-  idxs = rngs
+  rngs = {a:r for a,r in enumerate(idxs) if r.op is Ops.RANGE}
   for u in ops: idxs = apply_movement_op(u.op, u.src[0].shape, u.marg, idxs)
   need, ret = list[Windows](), list[Window]()
-  for ax,off,held in ws:
-    has, total = [int(o) for o in offsets(off, n)], int(x.shape[ax])
-    # lanes that have the same part have the same block
-    order = sorted(set(has))
-    nth = [order.index(o) for o in has] if len(order) < n else [*range(n)]
-    # what a lane has to get of what lies in the value
-    def lacks(b:int, e:int, o:int) -> int: return max(0, min(e, total)-max(b, 0)) - max(0, min(e, o+int(held), total)-max(b, o, 0))
-    best:tuple[int, int, int, list[list[Run]]]|None = None
-    for a,r in enumerate(rngs):
-      if any(a == w[0] for w in ret) or r not in (idx:=idxs[ax].get_idx().simplify()).ranges: continue
-      each = [needed(idx, r, size:=int(block(view.shape[a], len(order))), k) for k in range(len(order))]
-      if any(runs is None for runs in each): continue
-      runs = [unwrap(each[k]) for k in nth]
-      gets = max(sum(lacks(b, e, o) for b,e in mine) for mine,o in zip(runs, has))
-      if best is None or gets < best[0]: best = (gets, a, size, runs)
-    if best is None or best[0] >= total-int(held):
-      need.append(((ax, UOp.const(0), total),))
-      continue
-    _, a, size, runs = best
-    d, mine_of = next(iter(off.ranges)), list[Window]()
-    for k in range(max(map(len, runs))):
-      length = max(mine[k][1]-mine[k][0] for mine in runs if k < len(mine))
-      # a run that is shorter begins before the value, and a lane that needs none asks for what it has
-      begin = [has[j] if k >= len(mine) else mine[k][1]-length if mine[k][0] <= 0 else mine[k][0] for j,mine in enumerate(runs)]
-      mine_of.append((ax, off, held) if (begin, length) == (has, held) else (ax, UOp.const(0)+by_lane(begin, d), length))
-    need.append(tuple(mine_of))
-    blocks = off//held if has == [k*int(held) for k in nth] else by_lane(nth, d)
-    ret.append((a, (blocks*size).simplify(), size))
+  for w in ws:
+    found = halo_of(idxs[w[0]].get_idx().simplify(), rngs, view.shape, w, total:=int(x.shape[w[0]]), n)
+    # all of it, the same on every lane
+    need.append(found[0] if found is not None else ((w[0], UOp.const(0), total),))
+    if found is not None:
+      ret.append(found[1])
+      del rngs[found[1][0]]
   return (need, by_axis(ret)) if ret else None
 
 def from_halo(view:UOp) -> UOp|None:

@@ -43,9 +43,8 @@ def window_reduce(root:UOp, x:UOp) -> UOp|None:
   op, n = root.arg
   reduced, kept, local = tuple(w for w in x.windows if w[0] < n), tuple(w for w in x.windows if w[0] >= n), x.src[0]
   # what a lane has besides its part of the value takes no part. a lane may have nothing, and memory can't hold Invalid
-  if (m:=mask(reduced, x.shape)) is not None:
-    # of the axes that are not reduced it's of all, and every element of them is alike
-    m = cut(m, Ops.SHRINK, {ax:(0, local.shape[ax]) for ax,_,_ in kept})
+  # it has as much of the axes that are not reduced, and every element of them is alike
+  if (m:=mask(reduced, tuple(local.shape[a] if any(a == w[0] for w in kept) else s for a,s in enumerate(x.shape)))) is not None:
     local = m.where(local, local.const_like(identity_element(op, local.dtype)))
   ret = local._rop(op, tuple(range(n)))
   if reduced:
