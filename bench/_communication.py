@@ -100,6 +100,16 @@ def conv_halo(d, rows, cols): return T(1, 4, rows, cols//4, axis=2, devices=d).c
 @program
 def index_one_row(d, rows, cols): return resharded(T(rows, cols, axis=0, devices=d)[1], d, None)
 @program
+def cat_along_axis(d, rows, cols): return T(rows, cols, axis=0, devices=d).cat(T(rows, cols, axis=0, devices=d)).contiguous()
+@program
+def fused_gate(d, rows, cols): return (x:=T(rows, cols, axis=1, devices=d))[:, :cols//2].silu() * x[:, cols//2:]
+@program
+def to_more_devices(d, rows, cols): return resharded(T(rows, cols, axis=0, devices=d[:len(d)//2]), d, 0).contiguous()
+@program
+def mesh_roll(d, rows, cols):
+  x = T(rows, cols, axis=1, devices=d) if len(d) == 2 else T(rows, cols, axis=(0, 1), devices=tuple(d[i:i+2] for i in range(0, len(d), 2)))
+  return x.roll((1, 1), (0, 1)).contiguous()
+@program
 def axis_0_plus_axis_1(d, rows, cols): return T(rows, cols, axis=0, devices=d) + T(rows, cols, axis=1, devices=d)
 @program
 def contraction_matmul(d, rows, cols): return T(rows, cols, axis=1, devices=d) @ T(cols, cols, axis=0, devices=d)

@@ -60,6 +60,14 @@ CASES = {
   "conv_halo": Case(lambda z: min(2, z.n-1)*z.row, lambda z: z.s/z.n),
   # the row, for those that don't have it
   "index_one_row": Case(lambda z: z.row, lambda z: z.row),
+  # the second device's block of the result has no row that it has. with two devices it's half of what the other has
+  "cat_along_axis": Case(lambda z: 2*z.s/z.n if z.n > 2 else z.s/2, lambda z: 2*z.s/z.n),
+  # two halves of a matrix multiplied: a block of each for every device, but for the first one, that has its block of one of them
+  "fused_gate": Case(lambda z: z.s/z.n if z.n > 2 else z.s/4, lambda z: z.s/2/z.n),
+  # from half of the devices to all of them: the part that each is to have, but for the first one
+  "to_more_devices": Case(lambda z: z.s/z.n, lambda z: z.s/z.n),
+  # a row, a column and a corner of each device's neighbours on a mesh of n/2 by 2
+  "mesh_roll": Case(lambda z: z.row/2+8*z.rows/z.n+4 if z.n > 2 else 4*z.rows, lambda z: z.s/z.n),
   # one of the two goes to the other's axis, an all-to-all
   "axis_0_plus_axis_1": Case(lambda z: z.others*z.s/z.n, lambda z: z.s/z.n),
   # every device has a term of the product: an allreduce of it

@@ -184,6 +184,10 @@ class TestMeshes(unittest.TestCase):
       self.assertEqual([size for _,_,size in t.uop.windows], [-(-s//2) for s in t.shape])
     w = Tensor.empty(1, 1, 3, 3).shard(devices(4)).realize()
     self.assertEqual(counts(x.reshape(1, 1, 1024, 1024).conv2d(w, padding=1).contiguous())[0], 1025*4)
+    # no device has more at a time than its block with its halo, also of what is read many times
+    for t in (x.roll((1, 1), (0, 1)), x.reshape(1, 1, 1024, 1024).max_pool2d(3, 1, padding=1)):
+      linear, _ = t.contiguous().linear_with_vars()
+      self.assertLessEqual(max(u.max_numel() for call in linear.src for u in get_call_arg_uops(call)), 514*514)
     # all along one dimension, nothing along the other
     self.assertEqual(counts(x.reshape(-1).contiguous())[0], 512*512*4)
     y = Tensor.empty(1024, 1024).shard(mesh, (0, None)).realize()

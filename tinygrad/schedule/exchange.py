@@ -67,8 +67,11 @@ def plan(held:list[IntBox], wanted:list[IntBox], at:list[Place], same:Sequence[B
 
 def by_lane(vals:Sequence[int], d:UOp) -> sint:
   """a number that a lane has, as math over the lane's number"""
-  step = vals[1]-vals[0]
+  n, step = len(vals), vals[1]-vals[0]
   if all(v == vals[0]+i*step for i,v in enumerate(vals)): return (d*step+vals[0]).simplify() if step else vals[0]
+  # along one dimension of a mesh
+  for k,m in [(k, m) for k in range(1, n) if n % k == 0 for m in range(2, n//k+1) if n//k % m == 0]:
+    if all(v == vals[0]+i//k%m*(vals[k]-vals[0]) for i,v in enumerate(vals)): return (d//k%m*(vals[k]-vals[0])+vals[0]).simplify()
   ret:UOp = d.const_like(vals[-1])
   for i in range(len(vals)-2, -1, -1): ret = d.eq(i).where(d.const_like(vals[i]), ret)
   return ret

@@ -1,12 +1,12 @@
 """movement ops that windows don't follow: of what they move a lane needs a part that may be little more than it has, its halo"""
 from __future__ import annotations
 import itertools
-from tinygrad.dtype import dtypes
-from tinygrad.helpers import unwrap
-from tinygrad.uop.ops import AxisType, GroupOp, Ops, UOp, resolve
+from tinygrad.dtype import dtypes, strong_dtype
+from tinygrad.helpers import prod, unwrap
+from tinygrad.uop.ops import AxisType, GroupOp, Ops, UOp, resolve, sint
 from tinygrad.schedule.indexing import apply_movement_op
 from tinygrad.schedule.exchange import by_lane
-from tinygrad.schedule.window import Shape, Window, Windows, block, by_axis, is_window, offsets, own_view, place
+from tinygrad.schedule.window import Shape, Window, Windows, block, by_axis, cut, is_window, offsets, own_view, place
 
 def is_lost(view:UOp) -> bool:
   """do windows not follow this view of a window?"""
@@ -118,13 +118,18 @@ def from_halo(view:UOp) -> UOp|None:
   need, ret = found
   ops = movements(view)
   x = ops[-1].src[0]
-  src:UOp|None = None
-  for at in reversed([*itertools.product(*need)]):
+  places, parts = list[dict[int, UOp]](), list[UOp]()
+  for at in itertools.product(*need):
     # what is the same on every lane is of what lies in the value
     inside = {ax:max(int(off.vmin), 0) for ax,off,_ in at if not off.ranges}
     at = tuple((ax, UOp.const(b:=inside[ax]), min(int(off.vmin)+int(s), int(x.shape[ax]))-b) if ax in inside else (ax, off, s) for ax,off,s in at)
-    begin, own = {ax:off for ax,off,_ in at}, own_view(x, at)
-    if inside and own.op is Ops.SHRINK: own = own.replace(arg="whole")
+    own = own_view(x, at)
+    parts.append(own.replace(arg="whole") if inside and own.op is Ops.SHRINK else own)
+    places.append({ax:off for ax,off,_ in at})
+  # what is repeated is read many times: of the neighbours on several axes, many buffers, the scheduler would first put all of it in one
+  if any(u.op is Ops.EXPAND for u in ops) and sum(ws != (w,) for ws,w in zip(need, x.windows)) > 1: parts = in_one_buffer(parts, [(ws[0][0], len(ws)) for ws in need])
+  src:UOp|None = None
+  for begin,own in reversed([*zip(places, parts)]):
     def spread(u:UOp) -> UOp:
       return u._mop(Ops.PAD, tuple((begin.get(a, 0), s) for a,s in enumerate(x.shape)), False if u.dtype == dtypes.bool else 0)
     part = spread(own)
@@ -132,6 +137,23 @@ def from_halo(view:UOp) -> UOp|None:
   ret_view = unwrap(src)
   for u in reversed(ops): ret_view = u.replace(src=(ret_view,)+u.src[1:])
   return place(own_view(ret_view, ret), ret, view.shape)
+
+def in_one_buffer(parts:list[UOp], axes:list[tuple[int, int]]) -> list[UOp]:
+  """the parts, of which there are so many along each axis, as places in one buffer"""
+  def joined(ps:list[UOp], axes:list[tuple[int, int]]) -> UOp:
+    if not axes: return ps[0]
+    (ax, count), step = axes[0], len(ps)//axes[0][1]
+    rows = [joined(ps[i*step:(i+1)*step], axes[1:]) for i in range(count)]
+    return rows[0].cat(*rows[1:], dim=ax) if count > 1 else rows[0]
+  buf, ret = joined([p.cast(strong_dtype(p.dtype)) for p in parts], axes).contiguous(), list[UOp]()
+  for i,nth in enumerate(itertools.product(*[range(count) for _,count in axes])):
+    at:dict[int, tuple[sint, sint]] = {}
+    for k,(ax,_) in enumerate(axes):
+      # the parts before it, with the same place along the other axes
+      step = prod(count for _,count in axes[k+1:])
+      at[ax] = (sum(int(parts[i-j*step].shape[ax]) for j in range(1, nth[k]+1)), parts[i].shape[ax])
+    ret.append(cut(buf, Ops.SHRINK, at).cast(parts[i].dtype))
+  return ret
 
 def halo_srcs(root:UOp) -> UOp|None:
   # what is written or waited for isn't read
