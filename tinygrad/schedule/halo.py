@@ -76,7 +76,8 @@ def halo_of(idx:UOp, rngs:dict[int, UOp], shape:Shape, w:Window, total:int, n:in
   best:tuple[tuple[int, int], int, int, list[list[Run]]]|None = None
   for a,r in rngs.items():
     if r not in idx.ranges: continue
-    each = [needed(idx, r, size:=int(block(shape[a], len(order))), k) for k in range(len(order))]
+    size = int(block(shape[a], len(order)))
+    each = [needed(idx, r, size, k) for k in range(len(order))]
     if any(runs is None for runs in each): continue
     runs = [unwrap(each[k]) for k in nth]
     if best is None or cost(runs) < best[0]: best = (cost(runs), a, size, runs)
@@ -93,7 +94,7 @@ def halo_of(idx:UOp, rngs:dict[int, UOp], shape:Shape, w:Window, total:int, n:in
     begin = [next(b for b in (o, o+held-length, -length) if not lacks(b, b+length, o)) if k >= len(mine) else
              mine[k][1]-length if mine[k][0] <= 0 else mine[k][0] for mine,o in zip(runs, has)]
     need.append(w if (begin, length) == (has, held) else (ax, UOp.const(0)+by_lane(begin, d), length))
-  blocks = off//held if has == [k*held for k in nth] else by_lane(nth, d)
+  blocks = off//held if has == [k*held for k in nth] else UOp.const(0)+by_lane(nth, d)
   return tuple(need), (a, (blocks*size).simplify(), size)
 
 def halo_windows(view:UOp) -> tuple[list[Windows], Windows]|None:
@@ -127,7 +128,8 @@ def from_halo(view:UOp) -> UOp|None:
     parts.append(own.replace(arg="whole") if inside and own.op is Ops.SHRINK else own)
     places.append({ax:off for ax,off,_ in at})
   # what is repeated is read many times: of the neighbours on several axes, many buffers, the scheduler would first put all of it in one
-  if any(u.op is Ops.EXPAND for u in ops) and sum(ws != (w,) for ws,w in zip(need, x.windows)) > 1: parts = in_one_buffer(parts, [(ws[0][0], len(ws)) for ws in need])
+  if any(u.op is Ops.EXPAND for u in ops) and sum(ws != (w,) for ws,w in zip(need, x.windows)) > 1:
+    parts = in_one_buffer(parts, [(ws[0][0], len(ws)) for ws in need])
   src:UOp|None = None
   for begin,own in reversed([*zip(places, parts)]):
     def spread(u:UOp) -> UOp:

@@ -49,6 +49,10 @@ def plain_axis(x:UOp) -> int|None:
   """the axis on which x is sharded in plain blocks, and on no other. None for what is whole on each device or sharded in another way"""
   return ws[0][0] if len(ws:=x.windows) == 1 and plain(ws[0], x.shape[ws[0][0]]) else None
 
+def sharded_along(axis:int, values:Sequence) -> bool:
+  """do the devices have different parts of the axis of one of these UOps or Tensors?"""
+  return any(ax == axis for v in values for ax,_,_ in getattr(v, "uop", v).windows)
+
 def shard(x:UOp, axis:int, rng:UOp) -> UOp:
   """the block of a whole value that a lane has, Invalid where it reaches past the value"""
   n = int(rng.vmax)+1
@@ -203,9 +207,9 @@ def spread_out(ws:Windows, shape:Shape) -> Windows:
   """blocks of the same axes, one for each lane, () where the windows are in no such order"""
   ret = list[Window]()
   for ax,off,held in ws:
-    at = offsets(off, lanes_of(ws))
-    if not all(isinstance(s, int) for s in (*at, held, shape[ax])) or any((o-at[0]) % held or o < at[0] for o in at): return ()
-    size = block(shape[ax], (max(at)-at[0])//held+1)
+    at, total = offsets(off, lanes_of(ws)), shape[ax]
+    if not isinstance(held, int) or not isinstance(total, int) or any(not isinstance(o, int) or (o-at[0]) % held or o < at[0] for o in at): return ()
+    size = block(total, (max(map(int, at))-int(at[0]))//held+1)
     ret.append((ax, ((off-at[0])//held*size).simplify(), size))
   return tuple(ret)
 
