@@ -139,6 +139,28 @@ class TestMixed(Windows):
         self.same((x > y).where(x, y.flip(0)), np.where(a > b, a, b[::-1]), f"{p} and {q}")
         self.same(x @ y.T, a @ b.T, f"{p} and {q}")
         self.same(x.cat(y, dim=0)[3:12].sum(1), np.concatenate([a, b])[3:12].sum(1), f"{p} and {q}")
+  def test_idle_devices(self):
+    # each source is on other devices than the next
+    a, mesh = rand(8, 12), (devices(4)[:2], devices(4)[2:])
+    for place in (lambda t: t.shard(devices(4), 0), lambda t: t.shard(devices(3), 0), lambda t: t.shard(mesh, (0, 1)), lambda t: t.shard(mesh, (0, None))):
+      x = place(Tensor(a)).realize()
+      self.same((x[:4].sigmoid()*x[4:]).contiguous()+1, a[4:]/(1+np.exp(-a[:4]))+1, "gate")
+      self.same(x[:2]+x[2:4]+x[4:6]*x[6:], a[:2]+a[2:4]+a[4:6]*a[6:], "four")
+      self.same(x[:3]*x[5:].flip(0), a[:3]*a[:4:-1], "flipped")
+      self.same((x[:4] > x[4:]).where(x[:4], x[4:]).sum(0), np.maximum(a[:4], a[4:]).sum(0), "max")
+      (g,) = (x[:4]*x[4:]).sum().gradient(x)
+      self.same(g, np.concatenate([a[4:], a[:4]]), "gradient")
+  def test_cat(self):
+    a, b = rand(7, 5), rand(7, 5, seed=1)
+    for n,axis in ((2, 0), (3, 0), (4, 1)):
+      x, y = Tensor(a).shard(devices(n), axis).realize(), Tensor(b).shard(devices(n), axis).realize()
+      self.same(x.cat(y, x, dim=axis).contiguous()*2, np.concatenate([a, b, a], axis)*2, f"{n}, {axis}")
+      self.same((x > 0).cat(y > 0, dim=axis), np.concatenate([a > 0, b > 0], axis), f"{n}, {axis}, bool")
+      self.same(Tensor.cat(*[c+1 for c in x.chunk(n, axis)[::-1]], dim=axis), np.concatenate([x.numpy() for x in Tensor(a+1).chunk(n, axis)[::-1]], axis),
+                f"{n}, {axis}, chunks")
+      gx, gy = (x.cat(y, dim=axis)*Tensor(np.concatenate([b, a], axis)).shard(devices(n))).sum().gradient(x, y)
+      self.same(gx, b, f"{n}, {axis}")
+      self.same(gy, a, f"{n}, {axis}")
   def test_reshard(self):
     a = rand(8, 12)
     for p in (None, 0, 1):
