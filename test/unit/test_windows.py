@@ -317,6 +317,13 @@ class TestMeshes(Windows):
       self.same(x.conv2d(v, padding=1), tx.conv2d(tw, padding=1).numpy(), f"{axes}", 1e-3)
       self.same(gx, hx.numpy(), f"{axes}", 1e-3)
       self.same(gw, hw.numpy(), f"{axes}", 1e-3)
+  def test_part_of_a_sum_along_one_dimension(self):
+    # the devices that add up want the same part of it, and those of the next row of the mesh have another sum
+    mesh, a, w = (devices(4)[:2], devices(4)[2:]), rand(5, 6), rand(6, 5, 2, seed=1)
+    y = Tensor(a).shard(mesh, (None, 1)).realize().reshape(1, 5, 6).conv2d(Tensor(w).shard(mesh, 2).realize()).roll(4, 2).contiguous().realize()
+    want = Tensor(a).reshape(1, 5, 6).conv2d(Tensor(w)).roll(4, 2).numpy()
+    for i,b in enumerate(y.uop.buffer.bufs):
+      np.testing.assert_allclose(b.numpy().reshape(1, 6, 3)[..., :3-i%2], want[..., i%2*3:i%2*3+3], 1e-4, err_msg=f"device {i}")
   def test_fed_back(self):
     # what comes out is kept as what goes in
     a, f = rand(8, 12), TinyJit(lambda x: (x.roll(1, 0)+x.roll(1, 1)).contiguous().realize())

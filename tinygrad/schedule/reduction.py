@@ -118,7 +118,13 @@ def scatter(local:UOp, op:Ops, groups:Sequence[Sequence[int]], ws:Windows) -> UO
     ax, off, length = ws[0]
     part = (ax, off+by_lane([a.index(j) for j,a in enumerate(alike)], next(iter(off.ranges)))*(block(length, count)), block(length, count))
     from tinygrad.schedule.redistribute import redistribute
-    return None if (ret:=scatter(local, op, groups, sub:=(part,)+ws[1:])) is None else redistribute(place(ret, sub, shape), ws)
+    if (ret:=scatter(local, op, groups, sub:=(part,)+ws[1:])) is None: return None
+    if len(groups) == 1: return redistribute(place(ret, sub, shape), ws)
+    # the lanes of another group have other values: which group it is counts as an axis
+    nth_group = {j:k for k,g in enumerate(groups) for j in g}
+    own_group = ((0, UOp.const(0)+by_lane([nth_group[j] for j in range(n)], next(iter(off.ranges))), 1),)
+    def up(ws:Windows) -> Windows: return tuple((ax+1, off, s) for ax,off,s in ws)
+    return redistribute(place(ret.reshape((1,)+ret.shape), own_group+up(sub), (len(groups),)+shape), own_group+up(ws)).reshape(own_shape)
   if len(ws) == 1 and prod(shape[:axes[0]]) == 1:
     # the parts are pieces of memory
     (ax,), (s,), off = axes, sizes, ws[0][1]
