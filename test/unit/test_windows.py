@@ -142,8 +142,8 @@ class TestMixed(Windows):
   def test_idle_devices(self):
     # each source is on other devices than the next
     a, mesh = rand(8, 12), (devices(4)[:2], devices(4)[2:])
-    for place in (lambda t: t.shard(devices(4), 0), lambda t: t.shard(devices(3), 0), lambda t: t.shard(mesh, (0, 1)), lambda t: t.shard(mesh, (0, None))):
-      x = place(Tensor(a)).realize()
+    for on,axes in ((devices(4), 0), (devices(3), 0), (mesh, (0, 1)), (mesh, (0, None))):
+      x = Tensor(a).shard(on, axes).realize()
       self.same((x[:4].sigmoid()*x[4:]).contiguous()+1, a[4:]/(1+np.exp(-a[:4]))+1, "gate")
       self.same(x[:2]+x[2:4]+x[4:6]*x[6:], a[:2]+a[2:4]+a[4:6]*a[6:], "four")
       self.same(x[:3]*x[5:].flip(0), a[:3]*a[:4:-1], "flipped")
