@@ -156,8 +156,8 @@ class TestMixed(Windows):
       x, y = Tensor(a).shard(devices(n), axis).realize(), Tensor(b).shard(devices(n), axis).realize()
       self.same(x.cat(y, x, dim=axis).contiguous()*2, np.concatenate([a, b, a], axis)*2, f"{n}, {axis}")
       self.same((x > 0).cat(y > 0, dim=axis), np.concatenate([a > 0, b > 0], axis), f"{n}, {axis}, bool")
-      self.same(Tensor.cat(*[c+1 for c in x.chunk(n, axis)[::-1]], dim=axis), np.concatenate([x.numpy() for x in Tensor(a+1).chunk(n, axis)[::-1]], axis),
-                f"{n}, {axis}, chunks")
+      chunks = [c.numpy() for c in Tensor(a+1).chunk(n, axis)]
+      self.same(Tensor.cat(*[c+1 for c in x.chunk(n, axis)[::-1]], dim=axis), np.concatenate(chunks[::-1], axis), f"{n}, {axis}, chunks")
       gx, gy = (x.cat(y, dim=axis)*Tensor(np.concatenate([b, a], axis)).shard(devices(n))).sum().gradient(x, y)
       self.same(gx, b, f"{n}, {axis}")
       self.same(gy, a, f"{n}, {axis}")
