@@ -161,6 +161,12 @@ class TestMixed(Windows):
       gx, gy = (x.cat(y, dim=axis)*Tensor(np.concatenate([b, a], axis)).shard(devices(n))).sum().gradient(x, y)
       self.same(gx, b, f"{n}, {axis}")
       self.same(gy, a, f"{n}, {axis}")
+  def test_one_device_has_all(self):
+    # of an axis of one element, which may be told of two axes
+    x = Tensor(a:=rand(1, 1, 5)).shard(devices(2), 1).realize()
+    y = x.expand(2, 1, 5).cat(x, dim=0)
+    self.same(y.cat(y, dim=1).contiguous(), np.tile(a, (3, 2, 1)), "twice")
+    self.same(x.pad(((2, 0), (1, -1), (0, 2)), mode="replicate").contiguous(), np.pad(a[:, :1], ((2, 0), (0, 0), (0, 2)), mode="edge"), "replicate")
   def test_reshard(self):
     a = rand(8, 12)
     for p in (None, 0, 1):

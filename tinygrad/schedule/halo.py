@@ -102,6 +102,9 @@ def halo_windows(view:UOp) -> tuple[list[Windows], Windows]|None:
   if not (ops:=movements(view)) or not (ws:=(x:=ops[-1].src[0]).windows) or not isinstance(x.device, tuple): return None
   n, idxs = len(x.device), tuple(UOp.range(s, i, AxisType.WEAK) if resolve(s > 1) else UOp.const(0) for i,s in enumerate(view.shape))
   if not all(isinstance(s, int) for s in (*view.shape, *x.shape, *(s for _,off,size in ws for s in (size, *offsets(off, n))))): return None
+  # every part of an axis is there with every part of the others, as on a mesh
+  at = [offsets(off, n) for _,off,_ in ws]
+  if len(set(zip(*at))) != prod(len(set(os)) for os in at): return None
   rngs = {a:r for a,r in enumerate(idxs) if r.op is Ops.RANGE}
   for u in ops: idxs = apply_movement_op(u.op, u.src[0].shape, u.marg, idxs)
   need, ret = list[Windows](), list[Window]()
