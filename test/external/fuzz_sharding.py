@@ -26,7 +26,7 @@ def data(shape, dtype, seed):
   # no value twice, so that max and sort have one answer
   n = math.prod(shape)
   perm = np.random.RandomState(seed).permutation(n).reshape(shape)
-  return np.asarray((perm*7//3) % 2 == 0 if dtype == "bool" else perm-n//2 if dtype == "int32" else (perm-n/2+0.3)*min(6/n, 0.5), dtype=dtype)
+  return np.asarray((perm*7//3) % 2 == 0 if dtype == "bool" else perm-n//2 if dtype == "int32" else (perm-n/2+0.3)*min(6/max(n, 1), 0.5), dtype=dtype)
 
 def nested(devices, mesh):
   """the devices as a mesh"""
