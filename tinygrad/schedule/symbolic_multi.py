@@ -42,8 +42,8 @@ def window_reduce(root:UOp, x:UOp) -> UOp|None:
   if x.device is None: return gather_srcs(root)
   op, n = root.arg
   reduced, kept, local = tuple(w for w in x.windows if w[0] < n), tuple(w for w in x.windows if w[0] >= n), x.src[0]
-  # what a lane has besides its part of the value takes no part. a lane may have nothing, and memory can't hold Invalid
-  # it has as much of the axes that are not reduced, and every element of them is alike
+  # what a lane has besides its part of the value takes no part. a lane may have nothing, and memory can't hold Invalid. the mask is as long as the
+  # lane's part along the axes that are not reduced, where every element is alike
   if (m:=mask(reduced, tuple(local.shape[a] if any(a == w[0] for w in kept) else s for a,s in enumerate(x.shape)))) is not None:
     local = m.where(local, local.const_like(identity_element(op, local.dtype)))
   ret = local._rop(op, tuple(range(n)))
