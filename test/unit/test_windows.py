@@ -186,6 +186,7 @@ class TestWrites(Windows):
   WAYS = {
     "one shard": (slice(2, 4), slice(None)), "across shards": (slice(1, 6), slice(2, 9)), "a row": (3, slice(None)), "an element": (3, 5),
     "step": (slice(None, None, 3), slice(1, None, 5)), "back": (slice(6, None, -2), slice(None, None, -5)), "all": (slice(None), slice(None)),
+    "nothing": (slice(2, 2, 3), slice(9, 4, 2)), "no column": (slice(1, None, 3), slice(5, 5, 2)),
   }
   @pytest.mark.patch("derived-axis")
   def test_setitem(self):

@@ -152,6 +152,8 @@ def words(ws:Windows, shape:Shape) -> str:
 # ***** windows through an op: None where its srcs have to be gathered *****
 
 def through_reshape(ws:Windows, old:Shape, new:Shape) -> Windows|None:
+  # of nothing no axis is known
+  if 0 in old: return None
   # an axis is known by how many elements are before it, what follows it scales offset and size
   before:list[sint] = [1]
   for s in new: before.append(ssimplify(before[-1]*s))
