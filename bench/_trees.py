@@ -26,10 +26,10 @@ def installed() -> str:
 
 class Side:
   """One run of a script against a tree, in a process of its own, without caches that outlive it. The script prints one line of JSON at its end."""
-  def __init__(self, tree:str|None, script:str, *args:str, quiet=False):
+  def __init__(self, tree:str|None, script:str, *args:str, quiet=False, env:dict[str, str]|None=None):
     self.tmp = tempfile.TemporaryDirectory()
     # python -P keeps the working directory, which may hold a part of the package, off the path
-    env = {**os.environ, "DEV": "NULL", "CACHEDB": f"{self.tmp.name}/cache.db", "CCACHE": "0", "PARALLEL": "0", "DEBUG": "0", "PYTHONHASHSEED": "0"}
+    env = {**os.environ, **(env or {}), "DEV": "NULL", "CACHEDB": f"{self.tmp.name}/cache.db", "CCACHE": "0", "PARALLEL": "0", "DEBUG": "0", "PYTHONHASHSEED": "0"}
     env["PYTHONPATH"] = os.pathsep.join(p for p in (tree, str(pathlib.Path(__file__).parent), *env.get("PYTHONPATH", "").split(os.pathsep)) if p)
     cmd = [sys.executable, "-P", script, "--side", *args]
     self.name = f"{pathlib.Path(script).name} against {tree or 'the installed tinygrad'}"

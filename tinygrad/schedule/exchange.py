@@ -22,7 +22,9 @@ def assemble(found:list[tuple[Box, UOp]], axes:tuple[int, ...], shape:Shape) -> 
     # what the piece before it has already, or what none has
     pieces.append(cut(v, Ops.SHRINK, {ax:(end-b, e-end)}) if b < end else cut(v, Ops.PAD, {ax:(b-end, e-end)}))
     end = e
-  return cut(pieces[0].cat(*pieces[1:], dim=ax) if len(pieces) > 1 else pieces[0], Ops.PAD, {ax:(begin, shape[ax])})
+  v = pieces[0].cat(*pieces[1:], dim=ax) if len(pieces) > 1 else pieces[0]
+  # what was cut at a place that varies begins before it
+  return cut(v, Ops.SHRINK, {ax:(-begin, shape[ax])}) if isinstance(begin, UOp) and begin.vmax <= 0 else cut(v, Ops.PAD, {ax:(begin, shape[ax])})
 
 # ***** what it costs *****
 
