@@ -128,6 +128,13 @@ def data_parallel_sgd(d, rows, cols): return sgd_step(d, rows, cols, None)
 @program
 def fsdp_sgd(d, rows, cols): return sgd_step(d, rows, cols, 0)
 @program
+def recurrent_sgd(d, rows, cols):
+  h, w = T(rows, cols, axis=0, devices=d), T(cols, cols, axis=None, devices=d).is_param_()
+  opt = nn.optim.SGD([w], lr=0.1)
+  for _ in range(4): h = (h@w).tanh()
+  h.square().mean().backward()
+  return opt.schedule_step()
+@program
 def zeros_sharded(d, rows, cols): return Tensor.zeros(rows, cols).shard(d, 0)
 @program
 def zeros_replicated(d, rows, cols): return Tensor.zeros(rows, cols).shard(d)

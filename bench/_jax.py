@@ -114,6 +114,12 @@ def data_parallel_sgd(m, rows, cols): return sgd_step(m, rows, cols, None)
 @program
 def fsdp_sgd(m, rows, cols): return sgd_step(m, rows, cols, 0)
 @program
+def recurrent_sgd(m, rows, cols):
+  def loss(w, h):
+    for _ in range(4): h = jnp.tanh(h@w)
+    return (h*h).mean()
+  return lambda h,w: w-0.1*jax.grad(loss)(w, h), [T(m, rows, cols, axis=0), T(m, cols, cols)], on(m)
+@program
 def zeros_sharded(m, rows, cols): return lambda: jnp.zeros((rows, cols)), [], on(m, 0)
 @program
 def zeros_replicated(m, rows, cols): return lambda: jnp.zeros((rows, cols)), [], on(m)

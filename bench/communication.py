@@ -78,6 +78,8 @@ CASES = {
   "data_parallel_sgd": Case(lambda z: 2*z.others*2*z.w, lambda z: 0),
   # both weights are gathered once and kept for the backward pass, both gradients are reduce-scattered. the batch is larger than the weights
   "fsdp_sgd": Case(lambda z: 2*z.others*2*z.w, lambda z: 0),
+  # a weight that is used four times has one gradient, and an allreduce of that
+  "recurrent_sgd": Case(lambda z: 2*z.others*z.w, lambda z: 0),
   # no device needs another to make its own
   "zeros_sharded": Case(lambda z: 0, lambda z: z.s/z.n),
   "zeros_replicated": Case(lambda z: 0, lambda z: z.s),

@@ -132,6 +132,47 @@ class TestPartialSums(unittest.TestCase):
       for f in (lambda w: w, lambda w: w.shard(devices(n))):
         self.assertEqual(counts(w-(x @ f(w)).square().sum().gradient(w)[0])[0], 2*(n-1)*-(-rows//n)*64*4, f"{rows} on {n}")
 
+@pytest.mark.patch("one-allreduce")
+class TestSumsOfAllreduces(unittest.TestCase):
+  """what is used several times has one allreduce of what its gradients add up to"""
+  def replicated(self, *shape): return Tensor.empty(*shape).shard(devices(4), None).realize()
+  # received by naive allreduces of these sizes on 4 devices, and the copies
+  def least(self, *sizes): return 3*sum(sizes)*4, len(sizes)*12
+  def moved(self, *outs):
+    got, _, copies = counts(*outs)
+    return got, copies
+
+  def test_recurrent(self):
+    w, u, x, h = self.replicated(64, 64), self.replicated(32, 64), sharded(16, 8, 32), Tensor.zeros(16, 64).shard(devices(4), 0)
+    for t in range(8): h = (x[:, t]@u+h@w).tanh()
+    self.assertEqual(self.moved(*h.sum().gradient(w, u)), self.least(64*64, 32*64))
+
+  def test_tied(self):
+    w, x = self.replicated(512, 64), sharded(16, 64)
+    grad, = ((x@w.T).log_softmax()@w).sum().gradient(w)
+    self.assertEqual(self.moved(w-grad*0.1), self.least(512*64))
+
+  def test_accumulated(self):
+    w, grad = self.replicated(64, 64), 0
+    for i in range(4): grad = (sharded(16, 64)@w).relu().square().sum().gradient(w)[0]+grad
+    self.assertEqual(self.moved(grad), self.least(64*64))
+    # in place: what comes out is written once
+    acc = self.replicated(64, 64)
+    got, kernels, _ = counts(acc.assign(sharded(16, 64).T@sharded(16, 64)+sharded(16, 64).T@sharded(16, 64)))
+    self.assertEqual((got, kernels), (3*64*64*4, 8))
+
+  def test_part(self):
+    # each device needs a part of the sum: a reduce-scatter, not two
+    def outer(): return sharded(64, 64).T@sharded(64, 64)
+    self.assertEqual(counts((outer()+outer()+outer()).shard(devices(4), 0).contiguous())[0], 3*64*64)
+
+  def test_read_by_others(self):
+    # x is there already, and what's added to it is no part of another sum
+    x, y = sharded(64, 64).sum(0), sharded(64, 64).sum(0)
+    self.assertEqual(self.moved((x+y).contiguous(), x.exp(), y.exp()), self.least(64, 64))
+    # other devices, or another op, is another allreduce
+    self.assertEqual(self.moved((sharded(64, 64).sum(0)+sharded(64, 64).max(0)).contiguous()), self.least(64, 64))
+
 class TestMemory(unittest.TestCase):
   def peak(self, fxn, n):
     """the most bytes that a device holds while what fxn gives is computed, what it has before included"""

@@ -182,6 +182,21 @@ class TestMixed(Windows):
     with self.assertRaisesRegex(RuntimeError, r"same devices.*\(4,\).*CPU:1.*CPU:2"): (x+y).realize()
     self.same(x+1, rand(4)+1, "x is as it was")
 
+class TestSumsOfAllreduces(Windows):
+  def test_recurrent(self):
+    a, w, u = rand(8, 5, 6), rand(4, 4, seed=1)/3, rand(6, 4, seed=2)/3
+    def step(put):
+      x, ws, us = put(a, 0), put(w, None), put(u, None)
+      h = put(np.zeros((8, 4), np.float32), 0)
+      for t in range(5): h = (x[:, t]@us+h@ws).tanh()
+      loss = (h*h).sum()+us.square().sum()
+      gw, gu = loss.gradient(ws, us)
+      # beside other readers, transposed, and all in one number
+      return [t.numpy() for t in (gw, gu, ws-(gw+gw.T)*0.1, sum((g*g).sum() for g in (gw, gu)), loss)]
+    for n in (2, 4, 8):
+      got = step(lambda v, ax: Tensor(v).shard(devices(n), ax).realize())
+      for g,want in zip(got, step(lambda v, ax: Tensor(v).realize())): np.testing.assert_allclose(g, want, rtol=1e-4, atol=1e-5)
+
 class TestWrites(Windows):
   WAYS = {
     "one shard": (slice(2, 4), slice(None)), "across shards": (slice(1, 6), slice(2, 9)), "a row": (3, slice(None)), "an element": (3, 5),

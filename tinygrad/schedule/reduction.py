@@ -2,7 +2,7 @@
 from __future__ import annotations
 import functools
 from typing import Sequence
-from tinygrad.helpers import DEBUG, dedup, prod
+from tinygrad.helpers import DEBUG, dedup, prod, unwrap
 from tinygrad.dtype import strong_dtype
 from tinygrad.uop.ops import AxisType, GroupOp, Ops, UOp, identity_element
 from tinygrad.schedule.copies import lane_view, to_device
@@ -68,6 +68,31 @@ def allreduce_into(to:UOp, x:UOp, op:Ops, groups:Sequence[Sequence[int]]=()) -> 
                for j in [group[(i+k) % n]]]
   return to.after(*stores)
 
+# ***** sums of what comes out *****
+
+def as_allreduce(x:UOp) -> UOp|None:
+  """x as an ALLREDUCE: another shape of one is one of that shape"""
+  if x.op is Ops.ALLREDUCE: return x
+  if x.op not in {Ops.RESHAPE, Ops.PERMUTE} or (red:=as_allreduce(x.src[0])) is None: return None
+  return red.replace(src=(red.src[0]._mop(x.op, x.marg),))
+
+def terms(x:UOp, once:dict[UOp, bool]|None=None) -> list[UOp]:
+  return [t for s in x.src for t in (terms(s, once) if s.op is Ops.ADD and (once is None or once.get(s)) else [s])]
+
+def one_allreduce(x:UOp, once:dict[UOp, bool]|None=None) -> UOp|None:
+  """a sum of allreduces, as of the gradients of a weight that is used twice, is an allreduce of the sums. once: those that nothing else reads"""
+  rest, same = list[UOp](), dict[tuple, list[UOp]]()
+  for t in terms(x, once):
+    base = t
+    while base.op in {Ops.RESHAPE, Ops.PERMUTE}: base = base.src[0]
+    if base.op is not Ops.ALLREDUCE or base.arg[0] is not Ops.ADD or once is not None and not once.get(base): rest.append(t)
+    else: same.setdefault((base.arg, base.device, base.src[0].device, base.dtype, t.shape), []).append(t)
+  if all(len(ts) < 2 for ts in same.values()): return None
+  for ts in same.values():
+    reds = [unwrap(as_allreduce(t)) for t in ts]
+    rest.append(reds[0].replace(src=(reds[0].src[0].usum(*[r.src[0] for r in reds[1:]]),)))
+  return rest[0].usum(*rest[1:])
+
 # ***** a part of what comes out *****
 
 def reduce_scatter(x:UOp, ws:Windows) -> UOp|None:
@@ -85,6 +110,7 @@ def reduce_scatter(x:UOp, ws:Windows) -> UOp|None:
     case Ops.ALLREDUCE: pass
     case _:
       if x.op not in GroupOp.ALU or x.arg is not None: return None
+      if x.op is Ops.ADD and (one:=one_allreduce(x)) is not None: return reduce_scatter(one, ws)
       def part(u:UOp) -> tuple[Windows, UOp|None]:
         shift = len(x.shape)-len(u.shape)
         below = tuple((ax-shift, off, size) for ax,off,size in ws if ax >= shift and u.shape[ax-shift] == x.shape[ax])
