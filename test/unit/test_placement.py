@@ -123,6 +123,35 @@ class TestUneven(Placement):
         want = np.pad(a:=rand(3, L), ((0, 0), p), mode=name)
         for x in (x:=Tensor(a).shard(devices(n), 1), x.clone().realize()): self.same(x.pad((None, p), mode=mode)+1, want+1, f"{mode} {n} {L} {p}")
 
+class TestMadeAndAssigned(Placement):
+  # what was read from a value before it was assigned to stays what it was, as it does on one device
+  MADE = {"uniform": lambda: Tensor.uniform(4, 6, low=1, high=2), "randn": lambda: Tensor.randn(4, 6), "ones": lambda: Tensor.ones(4, 6)+0,
+          "weights": lambda: Tensor.kaiming_uniform(4, 6), "in a buffer": lambda: Tensor.ones(4, 6).contiguous()}
+  def test_read_before(self):
+    for name,make in self.MADE.items():
+      for axis in (0, 1, None):
+        for read in (lambda w: w*1, lambda w: w.sum(0), lambda w: w.T+w.sum(), lambda w: w.flip(0)+w):
+          with self.subTest(name, axis=axis):
+            got = []
+            for put in (lambda t: t, lambda t: t.shard(devices(2), axis)):
+              Tensor.manual_seed(5)
+              was = read(w:=put(make()))
+              w.assign(w*3+1).realize()
+              w += 1
+              got.append((was.numpy(), w.numpy()))
+            for one,two in zip(*got): np.testing.assert_allclose(two, one, rtol=1e-5)
+  def test_loss_of_the_first_step(self):
+    got = []
+    for put in (lambda t, ax: t, lambda t, ax: t.shard(devices(2), ax)):
+      Tensor.manual_seed(5)
+      w, x = put(Tensor.uniform(4, 6, low=-1, high=1), 0).is_param_(), put(Tensor(rand(3, 4)), None)
+      with Context(TRAINING=1):
+        opt = nn.optim.SGD([w], lr=0.1)
+        (loss:=(x@w).square().mean()).backward()
+        opt.step()
+      got.append((loss.numpy(), w.numpy()))
+    for one,two in zip(*got): np.testing.assert_allclose(two, one, rtol=1e-5)
+
 class TestReshard(Placement):
   def test_to_any(self):
     a = rand(7, 6)

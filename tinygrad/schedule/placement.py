@@ -1,5 +1,6 @@
 """where the parts of a tensor are made and kept, as it's placed on several devices"""
 from __future__ import annotations
+import weakref
 from tinygrad.device import Device, canonicalize_device
 from tinygrad.dtype import strong_dtype
 from tinygrad.helpers import prod
@@ -96,6 +97,15 @@ def kept_at(ws:Windows, shape:tuple, dtype, devices:Devices) -> UOp:
   sizes = {ax:size for ax,_,size in ws}
   return place(UOp.empty(tuple(sizes.get(a, s) for a,s in enumerate(shape)), dtype=dtype, device=devices), ws, shape)
 
+# what was made where it's kept, of values that were in no buffer
+made = weakref.WeakSet[UOp]()
+
+def instead_of(x:UOp) -> UOp|None:
+  """where a new value of x goes if x is one of them and not realized yet: what reads x reads on what it was, as if x were in no buffer"""
+  def memory(u:UOp) -> UOp: return memory(u.src[0]) if u.op is Ops.RESHAPE or u.is_window else u
+  if x not in made or buffers.get(memory(x.src[0])) is not None: return None
+  return kept_at(x.windows, x.shape, x.dtype, x.device)
+
 def placed(x:UOp, devices, axis:int|tuple[int|None, ...]|None) -> UOp:
   """x on the devices, in blocks of the axis or whole on each (None). devices may be nested, a mesh: axis then has an entry for each dimension of it.
   what isn't made yet is made there, and what is on these devices already moves between them"""
@@ -110,7 +120,9 @@ def placed(x:UOp, devices, axis:int|tuple[int|None, ...]|None) -> UOp:
     if is_fresh(x) and x.op in {Ops.BUFFER, Ops.RESHAPE}: return kept_at(ws, x.shape, x.dtype, devices)
     if (v:=remade(x, devices, ws)) is not None:
       dest = kept_at(ws, x.shape, x.dtype, devices)
-      return dest.after(dest.store(v))
+      ret = dest.after(dest.store(v))
+      if x.base.op not in {Ops.AFTER, Ops.CONTIGUOUS}: made.add(ret)
+      return ret
   if not ws: return x.copy_to_device(devices)
   if x.device != devices: x = x.copy_to_device(devices)
   # a length that varies has to come out even
