@@ -1,14 +1,14 @@
 """moves the parts of a value between devices until every lane has what it needs: gathered, window to window, or reduced. it knows windows and no op,
 and nothing but the three of them communicates"""
 from __future__ import annotations
-from tinygrad.helpers import DEBUG, dedup, to_tuple
+from tinygrad.helpers import DEBUG, dedup, prod, to_tuple, unwrap
 from tinygrad.dtype import Invalid, strong_dtype
 from tinygrad.uop.ops import AxisType, Ops, UOp
 from tinygrad.schedule.copies import joined, lane_view
 from tinygrad.schedule.exchange import assemble, exchange
 from tinygrad.schedule.reduction import reduce_scatter
 from tinygrad.schedule.report import report
-from tinygrad.schedule.window import Box, Windows, boxes, covers, cut, empty, lanes_of, offsets, own_view, place
+from tinygrad.schedule.window import Box, Shape, Windows, boxes, by_axis, covers, cut, empty, lanes_of, offsets, own_view, place
 
 def parts(x:UOp, keep:Windows, devices:str|tuple[str, ...]) -> list[tuple[Box, UOp]]:
   """(box, value on devices) of all that the lanes hold of x in the windows that are not kept. a lane receives from one that has the same
@@ -36,20 +36,44 @@ def parts(x:UOp, keep:Windows, devices:str|tuple[str, ...]) -> list[tuple[Box, U
     ret.append((box, v.copy_to_device(devices) if isinstance(devices, str) and x.device is not None else v))
   return ret
 
+def seen_through(x:UOp) -> tuple[UOp, Shape|tuple[int, ...]]|None:
+  """(a window value, the arg with which what the lanes have is moved as a whole) of which the lanes see another shape, or a broadcast, in x"""
+  local, ws = x.src[0], x.windows
+  match local.op:
+    case Ops.PERMUTE:
+      perm = local.marg
+      return place(local.src[0], by_axis([(perm[ax], off, s) for ax,off,s in ws]), tuple(x.shape[perm.index(a)] for a in range(len(perm)))), perm
+    case Ops.EXPAND:
+      if any(ax < (n:=len(local.marg)) for ax,_,_ in ws): return None
+      return place(local.src[0], tuple((ax-n, off, s) for ax,off,s in ws), x.shape[n:]), local.marg
+    case Ops.RESHAPE:
+      old, new = local.src[0].shape, local.shape
+      if not all(isinstance(s, int) for s in (*old, *new)): return None
+      # the same axis is where as many elements are before and after it
+      at = [next((a for a,s in enumerate(old) if s == new[ax] and prod(old[:a]) == prod(new[:ax])), None) for ax,_,_ in ws]
+      if None in at or len(set(at)) < len(at): return None
+      found = {unwrap(a):w for a,w in zip(at, ws)}
+      return place(local.src[0], by_axis([(a, off, s) for a,(_,off,s) in found.items()]),
+                   tuple(x.shape[found[a][0]] if a in found else s for a,s in enumerate(old))), x.shape
+  return None
+
 def gather(x:UOp, keep:Windows=(), devices:str|tuple[str, ...]|None=None) -> UOp:
   """x with no windows but those to keep, on its own devices or on others"""
   if not (gone:=tuple(w for w in x.windows if w not in keep)): return x
   if devices is None: devices = x.device if x.device is not None else ()
+  # what's seen in several shapes is gathered once
+  if not keep and x.device is not None and (found:=seen_through(x)) is not None:
+    return gather(found[0], (), devices)._mop(x.src[0].op, found[1])
   if isinstance(x.device, str) or any(r.arg[-1] is not AxisType.DEVICE for _,off,_ in gone for r in off.ranges):
     raise RuntimeError(f"{x.shape} is sharded over {', '.join(off.render() for _,off,_ in gone)} and not over devices: it can't be gathered")
   sizes = {ax:size for ax,_,size in keep}
   shape = tuple(sizes.get(a, s) for a,s in enumerate(x.shape))
-  if not (found:=parts(x, keep, devices)): return place(UOp.const(Invalid, x.dtype).expand(shape), keep, x.shape)
+  if not (each_part:=parts(x, keep, devices)): return place(UOp.const(Invalid, x.dtype).expand(shape), keep, x.shape)
   if DEBUG >= 2:
-    each = {box:int(p.max_numel()) for box,p in found}
+    each = {box:int(p.max_numel()) for box,p in each_part}
     had = {d:each.get(b, 0) for d,b in zip(x.device or (), boxes(gone, x.shape, len(x.device or ()) or 1))}
     report("gather", x, gone, keep, devices, sum(each.values()) - min((had.get(d, 0) for d in to_tuple(devices)), default=0))
-  return place(assemble(found, tuple(ax for ax,_,_ in gone), shape).cast(x.dtype), keep, x.shape)
+  return place(assemble(each_part, tuple(ax for ax,_,_ in gone), shape).cast(x.dtype), keep, x.shape)
 
 def send(x:UOp, devices:tuple[str, ...], ws:Windows) -> UOp:
   """what lanes on other devices have of x at the windows: each gets its own part from those that have it"""

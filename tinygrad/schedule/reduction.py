@@ -106,6 +106,10 @@ def reduce_scatter(x:UOp, ws:Windows) -> UOp|None:
     case Ops.PERMUTE:
       ret = reduce_scatter(x.src[0], tuple(sorted(((x.marg[ax], off, size) for ax,off,size in ws), key=lambda w: w[0])))
       return None if ret is None else ret.permute(x.marg)
+    case Ops.EXPAND:
+      n = len(x.marg)
+      if any(ax < n for ax,_,_ in ws) or (ret:=reduce_scatter(x.src[0], tuple((ax-n, off, s) for ax,off,s in ws))) is None: return None
+      return ret._mop(Ops.EXPAND, x.marg)
     case Ops.COPY: return reduce_scatter(x.src[0], ws) if x.device == x.src[0].device else None
     case Ops.ALLREDUCE: pass
     case _:

@@ -215,6 +215,31 @@ def spread_out(ws:Windows, shape:Shape) -> Windows:
     ret.append((ax, ((off-at[0])//held*size).simplify(), size))
   return tuple(ret)
 
+def held_axes(x:UOp, shape:Shape) -> set[int]:
+  """the axes of the shape along which x isn't broadcast"""
+  return {a for a,s in enumerate(x.shape, len(shape)-len(x.shape)) if s == shape[a] and s != 1}
+
+def least_moved(cands:list[tuple[UOp, Windows]], srcs:list[UOp], shape:Shape) -> Windows|None:
+  """the windows of one of the srcs of an outer product, as of a matmul, for which the busiest lane receives the least: to have its parts of the others,
+  and, as it's summed up along the axes that all srcs have, in an allreduce of the sums along those. None where it's no such product, or not known"""
+  axes = [held_axes(x, shape) for x in srcs if x.shape]
+  shared, every = set.intersection(*axes), set.union(*axes)
+  if not shared or sum(a != every for a in axes) < 2 or not all(isinstance(s, int) for ws in (shape, *(w[2:] for _,ws in cands for w in ws)) for s in ws):
+    return None
+  def moved(x:UOp, own:Windows, ws:Windows) -> int:
+    if own == ws: return 0
+    mine = held_axes(x, shape)
+    # the part that it wants, less what it has of that
+    want = prod(next((int(s) for ax,_,s in ws if ax == a), int(shape[a])) for a in mine)
+    return want - want*int(prod(s for _,_,s in own))//int(prod(shape[ax] for ax,_,_ in own))
+  def received(ws:Windows) -> tuple[int, int]:
+    sizes, others = {ax:int(s) for ax,_,s in ws}, [(x, moved(x, own, ws)) for x,own in cands]
+    parts = prod(-(-int(shape[a])//sizes[a]) for a in shared if a in sizes)
+    sums = prod(sizes.get(a, int(s)) for a,s in enumerate(shape) if a not in shared)
+    # what is computed has to be stored to be moved, and what is there is moved once for all that need it
+    return sum(m for _,m in others) + 2*sums*(parts-1)//parts, sum(m for x,m in others if x.src[0].base.op is not Ops.BUFFER)
+  return min([ws for _,ws in cands], key=received)
+
 def meet(srcs:list[UOp], shape:Shape, stack:bool=False) -> Windows:
   """the windows in which an op on these srcs, broadcast to the shape, is computed"""
   def aligned(x:UOp) -> Windows:
@@ -229,7 +254,8 @@ def meet(srcs:list[UOp], shape:Shape, stack:bool=False) -> Windows:
     if len({w[0] for w in union}) == len(union) and covers(union, shape): return union
     # the largest value stays where it is, if that is on every lane
     spread = [x for x in reversed(cands) if not any(empty(b) for b in boxes(x.windows, x.shape))]
-    if spread: found = [aligned(max(spread, key=lambda x: (int(x.max_numel()), plain_axis(x) is not None)))]
+    if spread and (best:=least_moved([(x, aligned(x)) for x in reversed(spread)], srcs, shape)) is not None: found = [best]
+    elif spread: found = [aligned(max(spread, key=lambda x: (int(x.max_numel()), plain_axis(x) is not None)))]
     # where each has lanes with nothing all lanes get something to do. pieces that are stacked are put in one place
     else: found = [spread_out(found[0], shape) if not stack and all(covers(ws, shape) for ws in found) else ()]
   return found[0] if covers(found[0], shape) else ()
