@@ -173,6 +173,51 @@ class TestSumsOfAllreduces(unittest.TestCase):
     # other devices, or another op, is another allreduce
     self.assertEqual(self.moved((sharded(64, 64).sum(0)+sharded(64, 64).max(0)).contiguous()), self.least(64, 64))
 
+class TestMatmuls(unittest.TestCase):
+  """of a product that's summed up one of the two is moved, or its sums are: what makes the busiest device receive the least"""
+  k = 1024
+  def test_placements(self):
+    whole = 3*S//4
+    # by the axes of x (rows, contracted) and w (contracted, columns): gathered, or an allreduce, twice that
+    for (a, b), want in {(0, 0): whole, (0, 1): whole, (0, None): 0, (1, 0): 2*whole, (1, 1): whole, (None, 1): 0}.items():
+      with self.subTest(x=a, w=b): self.assertEqual(counts(sharded(1024, 1024, axis=a)@sharded(1024, 1024, axis=b))[0], want)
+    # of a large x that's contracted an allreduce of the result would be twice as much
+    self.assertEqual(counts(sharded(4096, 1024, axis=1)@sharded(1024, 1024, axis=1))[0], 4*whole)
+    # a small batch goes to the weights
+    self.assertLess(counts(sharded(16, 1024)@sharded(1024, 1024))[0], 2*16*1024*4*2)
+
+  def test_attention_over_a_sharded_sequence(self):
+    q, k, v = [sharded(1, 8, 1024, 32, axis=2) for _ in range(3)]
+    # the keys and the values, once
+    self.assertEqual(counts(q.scaled_dot_product_attention(k, v))[0], 2*3*8*256*32*4)
+    self.assertEqual(q.scaled_dot_product_attention(k, v).uop.axis, 2)
+
+  def test_seen_in_several_shapes(self):
+    # K and its transpose
+    q, k = sharded(256, 64), sharded(256, 64)
+    p = q@k.T
+    self.assertEqual(counts(p.contiguous(), (p.exp()@k).contiguous())[0], 3*64*64*4)
+
+@pytest.mark.patch("gradient-kept-like")
+class TestGradientOfShards(unittest.TestCase):
+  """it's kept as what it's the gradient of"""
+  def grads(self, rows=4096):
+    w, x = sharded(1024, 1024), sharded(rows, 1024)
+    return w, (x@w).square().mean().gradient(w)[0]
+  def test_realized(self):
+    w, grad = self.grads()
+    self.assertEqual(counts(grad)[0], 2*3*S//4)  # gathered, and reduce-scattered
+    self.assertEqual(grad.uop.axis, 0)
+  def test_clipped(self):
+    w, grad = self.grads()
+    # the norm is a number of each
+    self.assertEqual(counts(w.assign(w-grad*(grad.square().sum()+1).rsqrt()))[0], 2*3*S//4+3*4)
+  def test_sequence_parallel(self):
+    x, up, down = sharded(1024, 1024), sharded(1024, 1024, axis=1), sharded(1024, 1024)
+    y = ((x.shard(devices(4))@up).relu()@down).shard(devices(4), 0)
+    # 0.14.0 has 18,874,368
+    self.assertLess(counts(*y.square().mean().gradient(up, down))[0], 17_000_000)
+
 class TestMemory(unittest.TestCase):
   def peak(self, fxn, n):
     """the most bytes that a device holds while what fxn gives is computed, what it has before included"""

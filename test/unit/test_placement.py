@@ -152,6 +152,24 @@ class TestMadeAndAssigned(Placement):
       got.append((loss.numpy(), w.numpy()))
     for one,two in zip(*got): np.testing.assert_allclose(two, one, rtol=1e-5)
 
+@pytest.mark.patch("gradient-kept-like")
+class TestGradientKept(Placement):
+  def test_kept_like(self):
+    a, b = rand(7, 6), rand(6, 5, seed=1)
+    ref = Tensor(a), Tensor(b)
+    want = [g.numpy() for g in (ref[0]@ref[1]).square().sum().gradient(*ref)]
+    for ds,x_axis,w_axis in ((devices(4), 0, 0), (devices(3), 1, 1), (devices(4), None, 0), (MESHES[2, 2], (0, 1), (1, None)), (MESHES[3, 2], (None, 0), (0, 0))):
+      with self.subTest(x=x_axis, w=w_axis):
+        x, w = Tensor(a).shard(ds, x_axis).realize(), Tensor(b).shard(ds, w_axis).realize()
+        for lazy in (False, True):
+          got = (x@w).square().sum().gradient(x, w)
+          for g,t,r in zip(got, (x, w), want):
+            if t.uop.windows: self.assertEqual(g.uop.windows, t.uop.windows)
+            np.testing.assert_allclose((g+0 if lazy else g.realize()).numpy(), r, rtol=1e-4, atol=1e-4)
+        # and again: a gradient of a gradient
+        gx, = (x@w).square().sum().gradient(x)
+        np.testing.assert_allclose(gx.square().sum().gradient(x)[0].numpy(), 8*(a@b@b.T)@b@b.T, rtol=1e-3, atol=1e-2)
+
 class TestReshard(Placement):
   def test_to_any(self):
     a = rand(7, 6)

@@ -97,6 +97,12 @@ def kept_at(ws:Windows, shape:tuple, dtype, devices:Devices) -> UOp:
   sizes = {ax:size for ax,_,size in ws}
   return place(UOp.empty(tuple(sizes.get(a, s) for a,s in enumerate(shape)), dtype=dtype, device=devices), ws, shape)
 
+def kept(x:UOp, ws:Windows) -> UOp:
+  """x, that's on the devices, at these windows and no others"""
+  v = own_view(x, ws)
+  # all of the other axes, though a lane may have parts of them now
+  return place(v.replace(arg="whole") if x.windows and v.op is Ops.SHRINK else v, ws, x.shape)
+
 # what was made where it's kept, of values that were in no buffer
 made = weakref.WeakSet[UOp]()
 
@@ -129,9 +135,7 @@ def placed(x:UOp, devices, axis:int|tuple[int|None, ...]|None) -> UOp:
   if not all(isinstance(x.shape[ax], int) for ax,_,_ in ws):
     (ax, _, _), = ws
     return place(shard(x, ax, UOp.range(len(devices), -1, AxisType.DEVICE)), ws, x.shape)
-  v = own_view(x, ws)
-  # all of the other axes, though a lane may have parts of them now
-  return place(v.replace(arg="whole") if x.windows and v.op is Ops.SHRINK else v, ws, x.shape)
+  return kept(x, ws)
 
 def placed_like(x:UOp, y:UOp) -> UOp:
   """x on the devices of y, kept as y is"""
@@ -139,7 +143,12 @@ def placed_like(x:UOp, y:UOp) -> UOp:
   if not (ws:=y.windows) or plain_axis(y) is not None or y.shape != x.shape:
     return x if (x.device, x.windows) == (y.device, ws) else placed(x, y.device, plain_axis(y))
   if (f:=from_file(x)) is not None and (v:=read_parts(f, y.device, ws)) is not None: return v
-  return place(own_view(x if x.device == y.device else x.copy_to_device(y.device), ws), ws, x.shape)
+  return kept(x if x.device == y.device else x.copy_to_device(y.device), ws)
+
+def gradient_like(g:UOp, x:UOp) -> UOp:
+  """the gradient of x in the parts in which x is kept: each device has what its part of x needs, as an optimizer wants it"""
+  if not isinstance(x.device, tuple) or g.device != x.device or not (ws:=x.windows) or g.windows == ws: return g
+  return placed_like(g, x) if all(isinstance(s, int) for s in x.shape) else g
 
 def kept_like(x:UOp, v:UOp) -> UOp:
   """v, the same value on every device of x, kept as x is"""
