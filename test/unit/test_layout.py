@@ -2,7 +2,7 @@
 import contextlib, io, os, unittest
 import numpy as np
 import pytest
-from tinygrad import Context, Tensor, UOp
+from tinygrad import Context, Tensor, TinyJit, UOp
 
 pytestmark = pytest.mark.needs("layout")
 needs_flag = pytest.mark.skipif(os.getenv("SYMBOLIC_MULTI") != "1", reason="needs the flag")
@@ -85,6 +85,19 @@ class TestRepr(unittest.TestCase):
   def test_one_device(self): self.assertIn("on CPU with grad None>", repr(Tensor(rand(3))))
 
 @needs_flag
+@needs_flag
+class TestJitMismatch(unittest.TestCase):
+  def test_says_which_and_how(self):
+    from tinygrad.engine.jit import JitError
+    f = TinyJit(lambda x, y: (x+y).realize())
+    def put(axis, rows=8): return Tensor(rand(rows, 4)).shard(devices(4), axis).realize()
+    for _ in range(3): f(put(0), y=put(0))
+    for args,text in (((put(0), put(1)), r"input y is \(8, 4\) float, axis 1: 1 of 4 from device on .*it was .*axis 0: 2 of 8"),
+                      ((put(None), put(0)), r"input 0 is \(8, 4\) float, whole on .*it was .*axis 0"),
+                      ((put(0), Tensor(rand(8, 4)).realize()), "input y is .* whole on CPU, it was"), ((put(0, 12), put(0, 12)), r"input 0 is \(12, 4\)")):
+      with self.assertRaisesRegex(JitError, text): f(args[0], y=args[1])
+    np.testing.assert_allclose(f(put(0), y=put(0)).numpy(), 2*rand(8, 4))
+
 class TestReport(unittest.TestCase):
   def lines(self, fxn):
     with Context(DEBUG=2, SCACHE=0), contextlib.redirect_stdout(out:=io.StringIO()): fxn().realize()

@@ -2,7 +2,7 @@
 import itertools, math, os, unittest
 import numpy as np
 import pytest
-from tinygrad import Context, Tensor, TinyJit, dtypes, nn
+from tinygrad import Context, Tensor, TinyJit, Variable, dtypes, nn
 from tinygrad.nn.state import get_state_dict, load_state_dict
 
 pytestmark = [pytest.mark.needs("placement"), pytest.mark.skipif(os.getenv("SYMBOLIC_MULTI") != "1", reason="needs the flag")]
@@ -95,7 +95,17 @@ class TestUneven(Placement):
     with self.assertRaisesRegex(RuntimeError, r"\(6, 2\).*named twice"): x.shard(("CPU", "CPU", "CPU:1"), 0)
     with self.assertRaisesRegex(RuntimeError, r"\(6, 2\).*2 by 2.*\(0,\)"): x.shard(MESHES[2, 2], (0,))
     with self.assertRaisesRegex(RuntimeError, r"as long everywhere"): x.shard((("CPU",), ("CPU:1", "CPU:2")), (0, 1))
-    with self.assertRaises(IndexError): x.shard(devices(3), 2)
+    with self.assertRaisesRegex(IndexError, r"\(6, 2\).*CPU:2.*axis 2.*0 to 1"): x.shard(devices(3), 2)
+    with self.assertRaisesRegex(IndexError, r"\(6, 2\).*axis \(0, 5\)"): x.shard(MESHES[2, 2], (0, 5))
+    with self.assertRaisesRegex(TypeError, r"\(6, 2\).*axis '0'.*a number"): x.shard(devices(3), "0")
+    with self.assertRaisesRegex(TypeError, r"axis 1\.0.*a number"): x.shard(devices(3), 1.0)
+    for ds in (None, (0, 1)):
+      with self.assertRaisesRegex(RuntimeError, r"\(6, 2\).*names"): x.shard(ds, 0)
+    with self.assertRaisesRegex(RuntimeError, r"\(6, 2\).*mesh"): x.shard(devices(4), (0, 1))
+    with self.assertRaisesRegex(RuntimeError, r"\(3,\).*\(3, 3\).*no axis 1"): Tensor(rand(3)).shard_like(Tensor(rand(3, 3)).shard(devices(3), 1))
+    n = Variable("n", 1, 8)
+    with self.assertRaisesRegex(RuntimeError, r"axis 0 of \(n, 2\).*3 blocks"): Tensor(rand(8, 2))[:n.bind(5)].shard(devices(3), 0)
+    with self.assertRaisesRegex(RuntimeError, r"\(6, 2\).*\.to or \.shard"): x.clone().assign(x.shard(devices(3), 0))
     # the name of one device isn't a tuple of letters
     self.assertEqual(x.shard("CPU:1", 0).device, "CPU:1")
     self.same(x, a)

@@ -5,7 +5,7 @@ from tinygrad.dtype import DType, strong_dtype
 from tinygrad.helpers import prod
 from tinygrad.uop.ops import Ops, UOp, sint
 from tinygrad.schedule.halo import is_lost
-from tinygrad.schedule.window import Box, Shape, boxes, empty, lanes_of, own_windows, stored, stored_shape, text, words
+from tinygrad.schedule.window import Box, Shape, boxes, empty, lanes_of, own_windows, show, stored, stored_shape, text, words
 
 @dataclass(frozen=True)
 class Part:
@@ -30,10 +30,6 @@ class Layout:
     wide = [max((len(r[i]) for r in rows if len(r) > i), default=0) for i in range(4)]
     return "\n".join([head, *("  "+"  ".join(c.ljust(w) for c,w in zip(r, wide)).rstrip() for r in rows)])
   __repr__ = __str__
-
-def show(x:sint|Shape) -> str:
-  if isinstance(x, tuple): return f"({', '.join(map(text, x))}{','*(len(x) == 1)})"
-  return f"{x:,}" if isinstance(x, int) else text(x)
 
 def sharding(x:UOp) -> str:
   """how a value is sharded, in a few words"""
@@ -68,3 +64,13 @@ def label(u:UOp) -> str:
   if u.op is Ops.PAD and u.is_window: return "shard " + words(own_windows(u), u.shape)
   if u.op not in {Ops.WHERE, Ops.INDEX} or u.lane_srcs is None: return ""
   return "lanes" if u.lane is None else f"lane {u.lane}"
+
+def jit_mismatch(names:list, was:list, now:list) -> str:
+  """which inputs of a captured function are another than those that it was captured with"""
+  def told(info:tuple) -> str:
+    view, _, dtype, device = info
+    return f"{show(view.shape)} {dtype.name}, {words(view.windows, view.shape) or 'whole'} on {device}"
+  # the same but for how it's seen, as a flipped or a cut view of a buffer
+  def pair(a:tuple, b:tuple) -> str: return f"{told(b)}, it was {told(a)}" if told(a) != told(b) else f"{told(b)}, in another view than it was"
+  return "; ".join(f"input {n if isinstance(n, str) else i} is {pair(a, b)}" for i,(n,a,b) in enumerate(zip([*names, *[None]*len(was)], was, now)) if a != b) or \
+         f"{len(now)} inputs, there were {len(was)}"

@@ -5,7 +5,7 @@ from tinygrad.device import Device, canonicalize_device
 from tinygrad.dtype import strong_dtype
 from tinygrad.helpers import prod
 from tinygrad.uop.ops import AxisType, Ops, UOp, GroupOp, buffers
-from tinygrad.schedule.window import Windows, block, by_axis, own_view, place, plain_axis, shard, stored
+from tinygrad.schedule.window import Windows, block, by_axis, own_view, place, plain_axis, shard, show, stored
 # a later patch brings it
 try: from tinygrad.schedule.file_parts import from_file, read_parts
 except ImportError:
@@ -141,7 +141,9 @@ def placed_like(x:UOp, y:UOp) -> UOp:
   """x on the devices of y, kept as y is"""
   if not isinstance(y.device, tuple): return x if x.device == y.device else x.copy_to_device(y.device)
   if not (ws:=y.windows) or plain_axis(y) is not None or y.shape != x.shape:
-    return x if (x.device, x.windows) == (y.device, ws) else placed(x, y.device, plain_axis(y))
+    if (axis:=plain_axis(y)) is not None and axis >= len(x.shape):
+      raise RuntimeError(f"{show(x.shape)} can't be sharded as {show(y.shape)} is on {y.device}: it has no axis {axis}. shard it with an axis that it has")
+    return x if (x.device, x.windows) == (y.device, ws) else placed(x, y.device, axis)
   if (f:=from_file(x)) is not None and (v:=read_parts(f, y.device, ws)) is not None: return v
   return kept(x if x.device == y.device else x.copy_to_device(y.device), ws)
 
@@ -157,12 +159,22 @@ def kept_like(x:UOp, v:UOp) -> UOp:
 
 def sharded(t, devices, axis):
   """Tensor.shard, see placed"""
-  def canonical(ds): return tuple(canonicalize_device(d) if isinstance(d, str) else canonical(d) for d in ds)
-  devices = canonical((devices,) if isinstance(devices, str) else devices)
-  if len(devices) == 1 and isinstance(devices[0], str): return t.to(devices[0])
-  def resolved(a): return None if a is None else t._resolve_dim(a)
+  def wrong(why:str, error:type=RuntimeError): return error(f"{show(t.shape)} can't be sharded on {devices}, axis {axis!r}: {why}")
+  def canonical(ds):
+    if isinstance(ds, str): return canonicalize_device(ds)
+    if not isinstance(ds, (tuple, list)): raise wrong("the devices are names, as in ('CPU', 'CPU:1'), or tuples of them in a tuple, a mesh")
+    return tuple(map(canonical, ds))
+  def resolved(a):
+    if a is None: return None
+    if not hasattr(a, "__index__") or isinstance(a, bool): raise wrong("an axis is a number, or None for all of it on each device", TypeError)
+    if not -t.ndim <= a < t.ndim: raise wrong(f"it has {t.ndim} axes, 0 to {t.ndim-1}" if t.ndim else "it has no axis, None keeps it on each device", IndexError)
+    return a % t.ndim
+  to = canonical((devices,) if isinstance(devices, str) else devices)
   axes = tuple(map(resolved, axis)) if isinstance(axis, (tuple, list)) else resolved(axis)
-  return type(t)(placed(t.uop, devices, axes)).is_param_(t.is_param)
+  if len(to) == 1 and isinstance(to[0], str): return t.to(to[0])
+  if isinstance(axes, tuple) and len(axes) > 1 and all(isinstance(d, str) for d in to):
+    raise wrong("a tuple of axes has one for each dimension of a mesh, which is a tuple of tuples of devices")
+  return type(t)(placed(t.uop, to, axes)).is_param_(t.is_param)
 
 def random_device(devices:Devices) -> str:
   """whose random numbers a tensor on these devices has: those that it would have on one"""

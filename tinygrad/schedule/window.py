@@ -57,7 +57,7 @@ def shard(x:UOp, axis:int, rng:UOp) -> UOp:
   """the block of a whole value that a lane has, Invalid where it reaches past the value"""
   n = int(rng.vmax)+1
   if not isinstance(x.shape[axis], int) and resolve(x.shape[axis] % n != 0):
-    raise RuntimeError(f"axis {axis} of {x.shape} can't be cut in {n} blocks: a length that varies has to be a multiple")
+    raise RuntimeError(f"axis {axis} of {show(x.shape)} can't be cut in {n} blocks on {x.device}: a length that varies has to be a multiple")
   return own_view(x, ((axis, (rng*(size:=block(x.shape[axis], n))).simplify(), size),))
 
 def stored(x:UOp) -> Windows:
@@ -137,6 +137,10 @@ def mask(ws:Windows, shape:Shape) -> UOp|None:
 # ***** in words *****
 
 def text(x:sint) -> str: return strip_parens(srender(x))
+
+def show(x:sint|Shape) -> str:
+  if isinstance(x, tuple): return f"({', '.join(map(text, x))}{','*(len(x) == 1)})"
+  return f"{x:,}" if isinstance(x, int) else text(x)
 
 def render(off:UOp) -> str:
   """an offset, the number of the device being named device"""
