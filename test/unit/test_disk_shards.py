@@ -1,5 +1,5 @@
 # a file and a tensor on several devices: each device reads its own part, and the parts are written where they belong
-import os, pathlib, struct, tempfile, unittest
+import gc, os, pathlib, struct, tempfile, unittest
 import numpy as np
 import pytest
 from tinygrad import Tensor, dtypes, nn
@@ -126,6 +126,7 @@ class TestSave(Files):
     for name,where in PLACES.items():
       for a in (rand(31, 23).astype(np.float16), rand(64, 5)):
         t = Tensor(a).shard(*where).realize()
+        gc.collect()
         used = dict(GlobalCounters.mem_used_per_device)
         Buffer.allocate = watched
         try:

@@ -157,23 +157,28 @@ def kept_like(x:UOp, v:UOp) -> UOp:
   ws = stored(x)
   return place(own_view(v, ws), ws, x.shape)
 
+def canonical(devices):
+  """the devices' names as they're known, nested as they are"""
+  if isinstance(devices, str): return canonicalize_device(devices)
+  if isinstance(devices, (tuple, list)): return tuple(map(canonical, devices))
+  raise RuntimeError("the devices are names, as in ('CPU', 'CPU:1'), or tuples of them in a tuple, a mesh")
+
+def resolved(axis, ndim:int) -> int|None:
+  if axis is None: return None
+  if not hasattr(axis, "__index__") or isinstance(axis, bool): raise TypeError("an axis is a number, or None for all of it on each device")
+  if not -ndim <= axis < ndim: raise IndexError(f"it has {ndim} axes, 0 to {ndim-1}" if ndim else "it has no axis, None keeps it on each device")
+  return axis % ndim
+
 def sharded(t, devices, axis):
   """Tensor.shard, see placed"""
-  def wrong(why:str, error:type=RuntimeError): return error(f"{show(t.shape)} can't be sharded on {devices}, axis {axis!r}: {why}")
-  def canonical(ds):
-    if isinstance(ds, str): return canonicalize_device(ds)
-    if not isinstance(ds, (tuple, list)): raise wrong("the devices are names, as in ('CPU', 'CPU:1'), or tuples of them in a tuple, a mesh")
-    return tuple(map(canonical, ds))
-  def resolved(a):
-    if a is None: return None
-    if not hasattr(a, "__index__") or isinstance(a, bool): raise wrong("an axis is a number, or None for all of it on each device", TypeError)
-    if not -t.ndim <= a < t.ndim: raise wrong(f"it has {t.ndim} axes, 0 to {t.ndim-1}" if t.ndim else "it has no axis, None keeps it on each device", IndexError)
-    return a % t.ndim
-  to = canonical((devices,) if isinstance(devices, str) else devices)
-  axes = tuple(map(resolved, axis)) if isinstance(axis, (tuple, list)) else resolved(axis)
+  # no function in here: it would be in a cycle with t, which is to be gone when nobody has it
+  try:
+    to = canonical((devices,) if isinstance(devices, str) else devices)
+    axes = tuple(resolved(a, t.ndim) for a in axis) if isinstance(axis, (tuple, list)) else resolved(axis, t.ndim)
+    if isinstance(axes, tuple) and len(axes) > 1 and all(isinstance(d, str) for d in to):
+      raise RuntimeError("a tuple of axes has one for each dimension of a mesh, which is a tuple of tuples of devices")
+  except (RuntimeError, TypeError, IndexError) as e: raise type(e)(f"{show(t.shape)} can't be sharded on {devices}, axis {axis!r}: {e}") from None
   if len(to) == 1 and isinstance(to[0], str): return t.to(to[0])
-  if isinstance(axes, tuple) and len(axes) > 1 and all(isinstance(d, str) for d in to):
-    raise wrong("a tuple of axes has one for each dimension of a mesh, which is a tuple of tuples of devices")
   return type(t)(placed(t.uop, to, axes)).is_param_(t.is_param)
 
 def random_device(devices:Devices) -> str:

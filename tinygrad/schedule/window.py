@@ -226,10 +226,10 @@ def held_axes(x:UOp, shape:Shape) -> set[int]:
 def least_moved(cands:list[tuple[UOp, Windows]], srcs:list[UOp], shape:Shape) -> Windows|None:
   """the windows of one of the srcs of an outer product, as of a matmul, for which the busiest lane receives the least: to have its parts of the others,
   and, as it's summed up along the axes that all srcs have, in an allreduce of the sums along those. None where it's no such product, or not known"""
+  if not all(isinstance(s, int) for s in (*shape, *(s for x in srcs for s in x.shape), *(s for _,ws in cands for _,_,s in ws))): return None
   axes = [held_axes(x, shape) for x in srcs if x.shape]
   shared, every = set.intersection(*axes), set.union(*axes)
-  if not shared or sum(a != every for a in axes) < 2 or not all(isinstance(s, int) for ws in (shape, *(w[2:] for _,ws in cands for w in ws)) for s in ws):
-    return None
+  if not shared or sum(a != every for a in axes) < 2: return None
   def moved(x:UOp, own:Windows, ws:Windows) -> int:
     if own == ws: return 0
     mine = held_axes(x, shape)
@@ -241,7 +241,7 @@ def least_moved(cands:list[tuple[UOp, Windows]], srcs:list[UOp], shape:Shape) ->
     parts = prod(-(-int(shape[a])//sizes[a]) for a in shared if a in sizes)
     sums = prod(sizes.get(a, int(s)) for a,s in enumerate(shape) if a not in shared)
     # what is computed has to be stored to be moved, and what is there is moved once for all that need it
-    return sum(m for _,m in others) + 2*sums*(parts-1)//parts, sum(m for x,m in others if x.src[0].base.op is not Ops.BUFFER)
+    return sum(m for _,m in others) + 2*sums*(parts-1)//parts, sum(m for x,m in others if x.src[0].base.op not in {Ops.BUFFER, Ops.PARAM})
   return min([ws for _,ws in cands], key=received)
 
 def meet(srcs:list[UOp], shape:Shape, stack:bool=False) -> Windows:
