@@ -182,6 +182,14 @@ class TestMixed(Windows):
     with self.assertRaisesRegex(RuntimeError, r"same devices.*\(4,\).*CPU:1.*CPU:2"): (x+y).realize()
     self.same(x+1, rand(4)+1, "x is as it was")
 
+class TestInterpolate(Windows):
+  def test_gradient(self):
+    a = rand(2, 2, 8, 4)
+    for to in ((5, 2), (8, 6), (3, 9), (1, 1)):
+      grads = [x.interpolate(to, mode="nearest").square().sum().gradient(x)[0].numpy() for x in
+               (Tensor(a).realize(), *(Tensor(a).shard(devices(n), axis).realize() for n in (2, 4) for axis in (2, 3)))]
+      for g in grads[1:]: np.testing.assert_allclose(g, grads[0], rtol=1e-5)
+
 class TestSumsOfAllreduces(Windows):
   def test_recurrent(self):
     a, w, u = rand(8, 5, 6), rand(4, 4, seed=1)/3, rand(6, 4, seed=2)/3
