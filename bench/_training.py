@@ -39,9 +39,9 @@ def watch(step:str) -> Counter[str]:
   setattr(_TinyJit, "__call__", __call__)
   return ret
 
-def images():
+def images() -> tuple[Tensor, ...]:
   """As many as MNIST has, and as large."""
-  return tuple(t for n in (60000, 10000) for t in (Tensor.zeros(n, 1, 28, 28, dtype=dtypes.uint8).contiguous(), Tensor.zeros(n, dtype=dtypes.uint8).contiguous()))
+  return tuple(Tensor.zeros(n, *shape, dtype=dtypes.uint8).contiguous() for n in (60000, 10000) for shape in ((1, 28, 28), ()))
 
 def run(where:str, path:str, step:str) -> NoReturn:
   os.chdir(where)
