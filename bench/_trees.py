@@ -29,7 +29,8 @@ class Side:
   def __init__(self, tree:str|None, script:str, *args:str, quiet=False, env:dict[str, str]|None=None):
     self.tmp = tempfile.TemporaryDirectory()
     # python -P keeps the working directory, which may hold a part of the package, off the path
-    env = {**os.environ, **(env or {}), "DEV": "NULL", "CACHEDB": f"{self.tmp.name}/cache.db", "CCACHE": "0", "PARALLEL": "0", "DEBUG": "0", "PYTHONHASHSEED": "0"}
+    env = {**os.environ, **(env or {}), "DEV": "NULL"}
+    env |= {"CACHEDB": f"{self.tmp.name}/cache.db", "CCACHE": "0", "PARALLEL": "0", "DEBUG": "0", "PYTHONHASHSEED": "0"}
     env["PYTHONPATH"] = os.pathsep.join(p for p in (tree, str(pathlib.Path(__file__).parent), *env.get("PYTHONPATH", "").split(os.pathsep)) if p)
     cmd = [sys.executable, "-P", script, "--side", *args]
     self.name = f"{pathlib.Path(script).name} against {tree or 'the installed tinygrad'}"

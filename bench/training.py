@@ -3,8 +3,8 @@
 
 Usage: training.py CHECKOUT [NAME...]
 
-CHECKOUT is one of tinygrad 0.14.0, whose examples/ are run as they are, on data of their own making. Counted in the step that TinyJit replays: kernels
-and copies of all devices, the bytes that the busiest one receives from others, and the most memory that the busiest one holds in the whole run.
+CHECKOUT is one of tinygrad 0.14.0, whose examples/ are run as they are, on data of their own making. Counted in the step that TinyJit replays:
+kernels and copies of all devices, the bytes that the busiest one receives from others, and the most memory that the busiest one holds in the whole run.
 Without a CHECKOUT nothing is run. Fails when the patched package raises where the unpatched one doesn't, or when it receives more or holds more.
 """
 from __future__ import annotations
