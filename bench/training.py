@@ -4,7 +4,7 @@
 Usage: training.py CHECKOUT [NAME...]
 
 CHECKOUT is one of tinygrad 0.14.0, whose examples/ are run as they are, on data of their own making. Counted in the step that TinyJit replays:
-kernels and copies of all devices, the bytes that the busiest one receives from others, and the most memory that the busiest one holds in the whole run.
+kernels and copies of all devices, the bytes that the busiest one receives from others, and the most memory that the busiest one holds in the run.
 Without a CHECKOUT nothing is run. Fails when the patched package raises where the unpatched one doesn't, or when it receives more or holds more.
 """
 from __future__ import annotations
@@ -40,7 +40,8 @@ def main(args:list[str]) -> int:
   for name in names:
     path, step, env = PROGRAMS[name]
     # the package is found before that of the checkout
-    sides = {k: Side(t or installed(), __file__, str(where), path, step, quiet=True, env={**env, "PYTHONPATH": str(where)}) for k,t in trees().items()}
+    env = {**env, "PYTHONPATH": str(where)}
+    sides = {k: Side(t or installed(), __file__, str(where), path, step, quiet=True, env=env) for k,t in trees().items()}
     base, new = (sides[k].result() for k in ("base", "new"))
     row = [name]
     for side,r in (("unpatched", base), ("patched", new)):

@@ -94,7 +94,8 @@ class TestJitMismatch(unittest.TestCase):
     for _ in range(3): f(put(0), y=put(0))
     for args,text in (((put(0), put(1)), r"input y is \(8, 4\) float, axis 1: 1 of 4 from device on .*it was .*axis 0: 2 of 8"),
                       ((put(None), put(0)), r"input 0 is \(8, 4\) float, whole on .*it was .*axis 0"),
-                      ((put(0), Tensor(rand(8, 4)).realize()), "input y is .* whole on CPU, it was"), ((put(0, 12), put(0, 12)), r"input 0 is \(12, 4\)")):
+                      ((put(0), Tensor(rand(8, 4)).realize()), "input y is .* whole on CPU, it was"),
+                      ((put(0, 12), put(0, 12)), r"input 0 is \(12, 4\)")):
       with self.assertRaisesRegex(JitError, text): f(args[0], y=args[1])
     np.testing.assert_allclose(f(put(0), y=put(0)).numpy(), 2*rand(8, 4))
 

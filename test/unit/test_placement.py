@@ -168,7 +168,8 @@ class TestGradientKept(Placement):
     a, b = rand(7, 6), rand(6, 5, seed=1)
     ref = Tensor(a), Tensor(b)
     want = [g.numpy() for g in (ref[0]@ref[1]).square().sum().gradient(*ref)]
-    for ds,x_axis,w_axis in ((devices(4), 0, 0), (devices(3), 1, 1), (devices(4), None, 0), (MESHES[2, 2], (0, 1), (1, None)), (MESHES[3, 2], (None, 0), (0, 0))):
+    for ds,x_axis,w_axis in ((devices(4), 0, 0), (devices(3), 1, 1), (devices(4), None, 0), (MESHES[2, 2], (0, 1), (1, None)),
+                             (MESHES[3, 2], (None, 0), (0, 0))):
       with self.subTest(x=x_axis, w=w_axis):
         x, w = Tensor(a).shard(ds, x_axis).realize(), Tensor(b).shard(ds, w_axis).realize()
         for lazy in (False, True):

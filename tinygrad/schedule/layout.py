@@ -72,5 +72,5 @@ def jit_mismatch(names:list, was:list, now:list) -> str:
     return f"{show(view.shape)} {dtype.name}, {words(view.windows, view.shape) or 'whole'} on {device}"
   # the same but for how it's seen, as a flipped or a cut view of a buffer
   def pair(a:tuple, b:tuple) -> str: return f"{told(b)}, it was {told(a)}" if told(a) != told(b) else f"{told(b)}, in another view than it was"
-  return "; ".join(f"input {n if isinstance(n, str) else i} is {pair(a, b)}" for i,(n,a,b) in enumerate(zip([*names, *[None]*len(was)], was, now)) if a != b) or \
-         f"{len(now)} inputs, there were {len(was)}"
+  named = [n if isinstance(n, str) else i for i,n in enumerate([*names, *[None]*len(was)])]
+  return "; ".join(f"input {n} is {pair(a, b)}" for n,a,b in zip(named, was, now) if a != b) or f"{len(now)} inputs, there were {len(was)}"

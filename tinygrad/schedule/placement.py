@@ -142,7 +142,7 @@ def placed_like(x:UOp, y:UOp) -> UOp:
   if not isinstance(y.device, tuple): return x if x.device == y.device else x.copy_to_device(y.device)
   if not (ws:=y.windows) or plain_axis(y) is not None or y.shape != x.shape:
     if (axis:=plain_axis(y)) is not None and axis >= len(x.shape):
-      raise RuntimeError(f"{show(x.shape)} can't be sharded as {show(y.shape)} is on {y.device}: it has no axis {axis}. shard it with an axis that it has")
+      raise RuntimeError(f"{show(x.shape)} can't be sharded as {show(y.shape)} is on {y.device}: it has no axis {axis}. shard it on one that it has")
     return x if (x.device, x.windows) == (y.device, ws) else placed(x, y.device, axis)
   if (f:=from_file(x)) is not None and (v:=read_parts(f, y.device, ws)) is not None: return v
   return kept(x if x.device == y.device else x.copy_to_device(y.device), ws)
