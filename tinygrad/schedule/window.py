@@ -225,7 +225,7 @@ def held_axes(x:UOp, shape:Shape) -> set[int]:
 
 def least_moved(cands:list[tuple[UOp, Windows]], srcs:list[UOp], shape:Shape) -> Windows|None:
   """the windows of one of the srcs of an outer product, as of a matmul, for which the busiest lane receives the least: to have its parts of the
-  others, and, as it's summed up along the axes that all srcs have, in an allreduce of the sums along those. None where it's no such product, or not known"""
+  others, and an allreduce of what is summed up along the axes that all of the srcs have. None where it's no such product, or not known"""
   if not all(isinstance(s, int) for s in (*shape, *(s for x in srcs for s in x.shape), *(s for _,ws in cands for _,_,s in ws))): return None
   axes = [held_axes(x, shape) for x in srcs if x.shape]
   shared, every = set.intersection(*axes), set.union(*axes)
