@@ -85,7 +85,6 @@ class TestRepr(unittest.TestCase):
   def test_one_device(self): self.assertIn("on CPU with grad None>", repr(Tensor(rand(3))))
 
 @needs_flag
-@needs_flag
 class TestJitMismatch(unittest.TestCase):
   def test_says_which_and_how(self):
     from tinygrad.engine.jit import JitError
@@ -99,6 +98,7 @@ class TestJitMismatch(unittest.TestCase):
       with self.assertRaisesRegex(JitError, text): f(args[0], y=args[1])
     np.testing.assert_allclose(f(put(0), y=put(0)).numpy(), 2*rand(8, 4))
 
+@needs_flag
 class TestReport(unittest.TestCase):
   def lines(self, fxn):
     with Context(DEBUG=2, SCACHE=0), contextlib.redirect_stdout(out:=io.StringIO()): fxn().realize()
