@@ -166,7 +166,7 @@ def plot(path:str, data:Digits, one:Run, many:Run, batch:int):
   right.plot([max(abs(a-b), 1e-8) for a,b in zip(one.losses, many.losses)], ".", color="tab:red", ms=4)
   right.axhline(TOLERANCE, color="0.5", ls=":")
   right.text(0, TOLERANCE, "allowed", color="0.4", va="bottom")
-  right.set(xlabel="step", yscale="log", ylim=(5e-9, TOLERANCE*5), title="Difference of the two losses (below 1e-8: drawn there)")
+  right.set(xlabel="step", yscale="log", ylim=(5e-9, TOLERANCE*5), title="Difference of the losses (1e-8: or less)")
 
   bottom.suptitle("What each device holds in the first step" + (f" (the first {shown} of {n} devices)" if shown < n else ""), fontsize="x-large")
   grid = bottom.add_gridspec(4, shown+2, width_ratios=[1.1] + [2]*shown + [0.12])
