@@ -20,6 +20,13 @@ class TestLaneBuffers(unittest.TestCase):
     self.check(lambda x: x.reshape(4, 1).expand(4, 3)*2, lambda a: np.repeat(a.reshape(4, 1), 3, 1)*2, 4, n=4)
   def test_expanded_and_sharded(self):
     self.check(lambda x: (x*2).reshape(4, 1, 2).expand(4, 3, 2), lambda a: np.repeat((a*2).reshape(4, 1, 2), 3, 1), 4, 2, axis=0)
+  def test_view_of_what_is_copied(self):
+    # a part of each row is no piece of memory
+    a = rand(6, 2, 1)
+    for fxn in (lambda x: x[:, :1]*1, lambda x: x[:, 1:]*1, lambda x: x[::2]*1, lambda x: x[2:4]*1, lambda x: x[:, :1].mean(2)):
+      want = fxn(Tensor(a)).numpy()
+      for n in (2, 3):
+        for device in ("CPU", "CPU:1", "CPU:5"): np.testing.assert_equal(fxn(Tensor(a).shard(devices(n))).to(device).numpy(), want)
   # a constant without a width is stored with one since then
   @pytest.mark.needs("lane-srcs")
   def test_known(self):
