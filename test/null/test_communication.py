@@ -3,7 +3,7 @@ import os, unittest
 from collections import Counter
 from unittest import mock
 import pytest
-from tinygrad import Tensor, nn
+from tinygrad import Tensor, Variable, nn
 from tinygrad.device import Buffer
 from tinygrad.engine.realize import get_call_arg_uops
 from tinygrad.helpers import Context, GlobalCounters, to_tuple
@@ -290,5 +290,60 @@ class TestMeshes(unittest.TestCase):
     self.assertEqual(counts(x.sum(0))[0], 1024*4)
     self.assertEqual(counts(x.sum(1))[0], 256*4)
     self.assertEqual(counts(x*2+x.exp())[0], 0)
+
+class TestComputed(unittest.TestCase):
+  """what is computed element by element of little is computed where it's wanted"""
+  def embedding(self, words, axis, batch):
+    w = sharded(words, 512, axis=axis).is_param_()
+    e = nn.Embedding(1, 1)
+    e.weight, idx = w, Tensor.empty(8, 64, dtype="int").shard(devices(4), batch).realize()
+    return w, idx, e
+  def test_embedding(self):
+    # of the tokens each device has a quarter, and of the vectors all of a quarter of each: 1,536 bytes of tokens, not 65 MB of weights
+    for batch in (0, 1):
+      w, idx, e = self.embedding(32000, 1, batch)
+      self.assertEqual(counts(e(idx))[0], 1536)
+      e(idx).square().sum().backward()
+      self.assertEqual(counts(w.grad)[0], 1536)
+      self.assertEqual(w.grad.uop.axis, 1)
+      # a quarter of the words each: the tokens, and an allreduce of the vectors
+      w, idx, e = self.embedding(32000, 0, batch)
+      self.assertEqual(counts(e(idx))[0], 1536+2*3*8*64*512*4//4)
+  def test_cast(self):
+    # as halves, which it's stored in
+    x = Tensor.empty(1024, 1024, dtype="half").shard(devices(4), 0).realize()
+    self.assertEqual(counts(x.float().shard(devices(4)).contiguous())[0], 3*S//2//4)
+  def test_of_more(self):
+    # the sum of two is less than both
+    x, y = sharded(1024, 1024), sharded(1024, 1024)
+    self.assertEqual(counts((x+y).shard(devices(4)).contiguous())[0], 3*S//4)
+  def test_outer(self):
+    x, y = sharded(1024, 1), Tensor.empty(1, 1024).shard(devices(4)).realize()
+    self.assertEqual(counts((x*y).shard(devices(4)).contiguous())[0], 3*4096//4)
+    # rows to columns
+    self.assertEqual(counts((x*y).exp().shard(devices(4), 1).contiguous())[0], 3*4096//4)
+
+class TestVarying(unittest.TestCase):
+  """slices whose place, or length, is a variable's"""
+  def test_few_rows(self):
+    # an allreduce of them
+    x, at = sharded(1024, 1024), Variable("at", 0, 1000).bind(5)
+    self.assertEqual(counts(x[at]*2)[0], 3*4096)
+    self.assertEqual(counts(x[at:at+8]*2)[0], 8*3*4096)
+  def test_prefix(self):
+    x, n = sharded(1024, 1024), Variable("n", 1, 1024).bind(5)
+    self.assertEqual(counts((x[:n]*2).contiguous())[0], 0)
+    self.assertEqual(counts(x[:n].sum(0))[0], 3*4096)
+    self.assertEqual(counts(x[n-1:].sum(0))[0], 3*4096)
+  def test_cache(self):
+    # a token's attention to those before it, their keys and values in blocks of the sequence: allreduces of the largest score and the sum of each
+    # head, and of the result
+    heads, dim, at = 8, 64, Variable("at", 0, 1023).bind(5)
+    keys, vals = [Tensor.zeros(1, heads, 1024, dim).contiguous().realize().shard(devices(4), 2).realize() for _ in range(2)]
+    q, k, v = [Tensor.empty(1, heads, 1, dim).shard(devices(4)).realize() for _ in range(3)]
+    keys[:, :, at:at+1].assign(k)
+    vals[:, :, at:at+1].assign(v)
+    got = counts((q@keys[:, :, :at+1].transpose(2, 3)).softmax(-1)@vals[:, :, :at+1])[0]
+    self.assertEqual(got, 3*heads*4*(1+1+dim))
 
 if __name__ == "__main__": unittest.main()

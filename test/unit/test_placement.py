@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from tinygrad import Context, Tensor, TinyJit, Variable, dtypes, nn
 from tinygrad.nn.state import get_state_dict, load_state_dict
+from tinygrad.uop.ops import KernelInfo, UOp
 
 pytestmark = [pytest.mark.needs("placement"), pytest.mark.skipif(os.getenv("SYMBOLIC_MULTI") != "1", reason="needs the flag")]
 
@@ -338,5 +339,48 @@ class TestLoad(Placement):
       for k,t in get_state_dict(m).items():
         self.same(t, a[k], f"{own} from {theirs}")
         self.assertEqual((t.device, t.uop.windows), before[k], f"{k}: {own} from {theirs}")
+
+def plus_one(out, x):
+  i = UOp.range(out.numel(), 0)
+  return out.flatten()[i].store(x.flatten()[i]+1).end(i).sink(arg=KernelInfo(name=f"plus_one_{out.numel()}"))
+
+class TestKernels(Placement):
+  """a kernel of one's own, and a function of PARAMs: on each device of what it keeps"""
+  def test_blocks(self):
+    a = rand(4, 6)
+    for where,axis in ((devices(2), 0), (devices(3), 0), (devices(3), None), (MESHES[2, 2], (0, 1)), (MESHES[2, 2], (None, 1)),
+                       (MESHES[2, 2], (0, 0)), (MESHES[3, 2], (1, 0))):
+      x = Tensor(a).shard(where, axis).realize()
+      for out in (Tensor.empty_like(x), (x*0).contiguous().realize(), (x*0).contiguous()):
+        y, read = out.custom_kernel(x, fxn=plus_one)
+        self.assertEqual(y.uop.windows, x.uop.windows)
+        self.same(y, a+1, f"{where} {axis}")
+        self.same(read, a)
+  def test_in_another_order(self):
+    # is put in blocks first
+    a = rand(6, 4)
+    for n in (2, 3):
+      for fxn in (lambda x: x.flip(0), lambda x: x.roll(1, 0), lambda x: x.cat(x)[2:8], lambda x: x[1:].cat(x[:1])):
+        for x in (y:=fxn(Tensor(a).shard(devices(n), 0)), y.contiguous(), y.contiguous().realize()):
+          self.same(Tensor.empty_like(x).custom_kernel(x, fxn=plus_one)[0], x.numpy()+1)
+          self.same((x*0).contiguous().realize().custom_kernel(x, fxn=plus_one)[0], x.numpy()+1)
+    x = Tensor(a).shard(devices(2), 0).flip(0).contiguous().realize()
+    self.same(Tensor.empty(6, 4).shard(devices(2), 0).custom_kernel(x, fxn=plus_one)[0], a[::-1]+1)
+  def test_call(self):
+    a = rand(6, 4)
+    for x in (Tensor(a).shard(MESHES[2, 2], (0, 1)), Tensor(a).shard(MESHES[2, 2], (0, None)), Tensor(a).shard(devices(4), 0),
+              Tensor(a).shard(devices(2), 0).flip(0).contiguous()):
+      self.same(Tensor.call(x, x*2, fxn=x.as_param(0)*(x*2).as_param(1)+1), x.numpy()**2*2+1)
+  def test_embedding_with_atomics(self):
+    idx = np.array([[0, 5, 3], [2, 2, 5]], dtype=np.int32)
+    for words,where,axis,batch in ((6, devices(2), 0, 0), (7, devices(2), 0, None), (7, devices(3), 0, None), (6, MESHES[2, 2], (0, 1), (0, None)),
+                                   (6, MESHES[2, 2], (None, None), (0, None))):
+      a, want = rand(words, 4), np.zeros((words, 4), np.float32)
+      np.add.at(want, idx.ravel(), 2*a[idx.ravel()])
+      with Context(USE_ATOMICS=1):
+        e = nn.Embedding(words, 4)
+        e.weight = Tensor(a).shard(where, axis).is_param_()
+        e(Tensor(idx).shard(where, batch)).square().sum().backward()
+        self.same(e.weight.grad, want, f"{where} {axis}")
 
 if __name__ == "__main__": unittest.main()

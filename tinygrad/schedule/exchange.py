@@ -23,8 +23,7 @@ def assemble(found:list[tuple[Box, UOp]], axes:tuple[int, ...], shape:Shape) -> 
     pieces.append(cut(v, Ops.SHRINK, {ax:(end-b, e-end)}) if b < end else cut(v, Ops.PAD, {ax:(b-end, e-end)}))
     end = e
   v = pieces[0].cat(*pieces[1:], dim=ax) if len(pieces) > 1 else pieces[0]
-  # what was cut at a place that varies begins before it
-  return cut(v, Ops.SHRINK, {ax:(-begin, shape[ax])}) if isinstance(begin, UOp) and begin.vmax <= 0 else cut(v, Ops.PAD, {ax:(begin, shape[ax])})
+  return cut(v, Ops.PAD, {ax:(begin, shape[ax])})
 
 # ***** what it costs *****
 

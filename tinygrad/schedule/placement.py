@@ -3,9 +3,9 @@ from __future__ import annotations
 import weakref
 from tinygrad.device import Device, canonicalize_device
 from tinygrad.dtype import strong_dtype
-from tinygrad.helpers import prod
+from tinygrad.helpers import dedup, prod
 from tinygrad.uop.ops import AxisType, Ops, UOp, GroupOp, buffers
-from tinygrad.schedule.window import Windows, block, by_axis, own_view, place, plain_axis, shard, show, stored
+from tinygrad.schedule.window import Windows, block, by_axis, offsets, own_view, place, plain_axis, shard, show, stored
 # a later patch brings it
 try: from tinygrad.schedule.file_parts import from_file, read_parts
 except ImportError:
@@ -184,6 +184,12 @@ def sharded(t, devices, axis):
 def random_device(devices:Devices) -> str:
   """whose random numbers a tensor on these devices has: those that it would have on one"""
   return Device.DEFAULT if Device.DEFAULT in devices else devices[0]
+
+def in_order(x:UOp) -> UOp:
+  """a kernel has of x what each device keeps, if that is a block of each axis, in the order of the devices. else it's put in such blocks first"""
+  if not isinstance(x.device, tuple) or not (ws:=stored(x)): return x
+  offs = [(dedup(offsets(off, len(x.device))), size) for _,off,size in ws]
+  return x if all(os == [k*size for k in range(len(os))] for os,size in offs) else placed(x, x.device, ws[0][0]).contiguous()
 
 def plain_or_whole(x:UOp) -> UOp:
   """a compiled function takes plain blocks, or what is whole"""

@@ -1,14 +1,15 @@
 """moves the parts of a value between devices until every lane has what it needs: gathered, window to window, or reduced. it knows windows and no op,
 and nothing but the three of them communicates"""
 from __future__ import annotations
-from tinygrad.helpers import DEBUG, dedup, prod, to_tuple, unwrap
-from tinygrad.dtype import Invalid, strong_dtype
-from tinygrad.uop.ops import AxisType, Ops, UOp
+from tinygrad.helpers import DEBUG, dedup, prod, to_tuple
+from tinygrad.dtype import dtypes, Invalid, strong_dtype
+from tinygrad.uop.ops import AxisType, Ops, UOp, sint, ssimplify
 from tinygrad.schedule.copies import joined, lane_view
-from tinygrad.schedule.exchange import assemble, exchange
-from tinygrad.schedule.reduction import reduce_scatter
+from tinygrad.schedule.exchange import assemble, cost, exchange
+from tinygrad.schedule.reduction import allreduce, reduce_scatter
 from tinygrad.schedule.report import report
-from tinygrad.schedule.window import Box, Shape, Windows, boxes, by_axis, covers, cut, empty, lanes_of, offsets, own_view, place
+from tinygrad.schedule.window import Box, Windows, at_most, boxes, computed_of, covers, cut, empty, is_window, lanes_of, numbytes, offsets
+from tinygrad.schedule.window import own_part_of, own_view, place, seen_through, to_gather
 
 def parts(x:UOp, keep:Windows, devices:str|tuple[str, ...]) -> list[tuple[Box, UOp]]:
   """(box, value on devices) of all that the lanes hold of x in the windows that are not kept. a lane receives from one that has the same
@@ -36,34 +37,57 @@ def parts(x:UOp, keep:Windows, devices:str|tuple[str, ...]) -> list[tuple[Box, U
     ret.append((box, v.copy_to_device(devices) if isinstance(devices, str) and x.device is not None else v))
   return ret
 
-def seen_through(x:UOp) -> tuple[UOp, Shape|tuple[int, ...]]|None:
-  """(a window value, the arg with which what the lanes have is moved as a whole) of which the lanes see another shape, or a broadcast, in x"""
-  local, ws = x.src[0], x.windows
-  match local.op:
-    case Ops.PERMUTE:
-      perm = local.marg
-      return place(local.src[0], by_axis([(perm[ax], off, s) for ax,off,s in ws]), tuple(x.shape[perm.index(a)] for a in range(len(perm)))), perm
-    case Ops.EXPAND:
-      if any(ax < (n:=len(local.marg)) for ax,_,_ in ws): return None
-      return place(local.src[0], tuple((ax-n, off, s) for ax,off,s in ws), x.shape[n:]), local.marg
-    case Ops.RESHAPE:
-      old, new = local.src[0].shape, local.shape
-      if not all(isinstance(s, int) for s in (*old, *new)): return None
-      # the same axis is where as many elements are before and after it
-      at = [next((a for a,s in enumerate(old) if s == new[ax] and prod(old[:a]) == prod(new[:ax])), None) for ax,_,_ in ws]
-      if None in at or len(set(at)) < len(at): return None
-      found = {unwrap(a):w for a,w in zip(at, ws)}
-      return place(local.src[0], by_axis([(a, off, s) for a,(_,off,s) in found.items()]),
-                   tuple(x.shape[found[a][0]] if a in found else s for a,s in enumerate(old))), x.shape
-  return None
+def cut_at(x:UOp, ax:int, begin:sint, size:sint, fill=None) -> UOp:
+  """an axis of this size in which x begins at a place that varies, before or after 0"""
+  before, end = max(at_most(begin), 0), max(at_most(ssimplify(size-begin)), int(x.shape[ax]))
+  return cut(cut(x, Ops.PAD, {ax:(before, before+end)}, fill), Ops.SHRINK, {ax:(ssimplify(before-begin), size)})
+
+UINT = {1:dtypes.uint8, 2:dtypes.uint16, 4:dtypes.uint32, 8:dtypes.uint64}
+
+def selected(x:UOp, keep:Windows, gone:Windows) -> UOp|None:
+  """x, if it's few rows from a place on that varies of what the lanes have blocks of: the sum of what each has of them, and zeros where it has none.
+  None if all of the blocks cost less"""
+  n, local, rows, held = len(x.device), x.src[0].cast(strong_dtype(x.dtype)), 1, 1
+  offs = [offsets(off, n) for _,off,_ in gone]
+  for (ax,_,size),os in zip(gone, offs):
+    # a row is on one lane
+    if not isinstance(size, int) or not all(isinstance(by:=ssimplify(o-os[0]), int) and by % size == 0 for o in os): return None
+    rows, held = rows*at_most(x.shape[ax]), held*size
+  rest, lanes = prod(map(at_most, local.shape))//held*local.dtype.itemsize, len(set(zip(*offs)))
+  if all(isinstance(o, int) for os in offs for o in os) or \
+     cost((lanes-1)*held*rest, lanes-1) <= cost(2*(lanes-1)*rows*rest//lanes, 2*lanes): return None
+  # in integers nothing is lost where zero is added
+  bits = local.cast(dtypes.uint8) if local.dtype == dtypes.bool else local.bitcast(UINT[local.dtype.itemsize])
+  for ax,off,size in gone: bits = cut_at(bits, ax, off.maximum(-size).minimum(at_most(x.shape[ax])), x.shape[ax], 0)
+  bits = allreduce(x, bits, gone, keep, Ops.ADD)
+  return place((bits.cast(dtypes.bool) if local.dtype == dtypes.bool else bits.bitcast(local.dtype)).cast(x.dtype), keep, x.shape)
 
 def gather(x:UOp, keep:Windows=(), devices:str|tuple[str, ...]|None=None) -> UOp:
   """x with no windows but those to keep, on its own devices or on others"""
   if not (gone:=tuple(w for w in x.windows if w not in keep)): return x
   if devices is None: devices = x.device if x.device is not None else ()
-  # what's seen in several shapes is gathered once
-  if not keep and x.device is not None and (found:=seen_through(x)) is not None:
-    return gather(found[0], (), devices)._mop(x.src[0].op, found[1])
+  if isinstance(devices, tuple) and devices == x.device and (few:=selected(x, keep, gone)) is not None: return few
+  # what begins or ends at a place that varies is gathered as far as it may reach, and cut
+  n, ws, ends, begins = len(devs) if isinstance(devs:=x.device, tuple) else lanes_of(x.windows), {w[0]:w for w in x.windows}, list(x.shape), {}
+  for ax,off,size in gone:
+    offs = offsets(off, n)
+    if not isinstance(size, int) or all(isinstance(s, int) for s in (x.shape[ax], *offs)): continue
+    begins[ax] = min(offs, key=lambda o: ssimplify(o-offs[0]))
+    ws[ax] = (ax, (off-begins[ax]).simplify(), size)
+    ends[ax] = min(int(ws[ax][1].vmax)+size, at_most(ssimplify(x.shape[ax]-begins[ax])))
+  if begins:
+    v = gather(place(x.src[0], tuple(ws.values()), tuple(ends)), keep, devices)
+    v = v.src[0] if keep else v
+    for ax,begin in begins.items(): v = cut_at(v, ax, begin, x.shape[ax])
+    return place(v, keep, x.shape)
+  if not keep and x.device is not None:
+    if devices == x.device:
+      if (whole:=own_part_of(x)) is not None: return whole
+      # what little is moved for, it's computed of that on each
+      if (of:=computed_of(x)) is not None and 2*to_gather(x) <= numbytes(x):
+        return x.src[0].replace(src=tuple(gather(s) if is_window(s) else s for s in of))
+    # what's seen in several shapes is gathered once
+    if (found:=seen_through(x)) is not None: return gather(found[0], (), devices)._mop(x.src[0].op, found[1])
   if isinstance(x.device, str) or any(r.arg[-1] is not AxisType.DEVICE for _,off,_ in gone for r in off.ranges):
     raise RuntimeError(f"{x.shape} is sharded over {', '.join(off.render() for _,off,_ in gone)} and not over devices: it can't be gathered")
   sizes = {ax:size for ax,_,size in keep}
@@ -89,7 +113,9 @@ def redistribute(x:UOp, ws:Windows) -> UOp:
   """what a lane has of x at the windows"""
   keep = tuple(w for w in x.windows if w in ws)
   gone, new = tuple(w for w in x.windows if w not in keep), tuple(w for w in ws if w not in keep)
-  if gone and new and isinstance(x.device, tuple) and (ret:=exchange(x, keep, gone, new)) is not None: return ret
+  # what is computed of little is computed where it's wanted
+  little = gone and not keep and isinstance(x.device, tuple) and to_gather(x)*len(x.device) <= numbytes(x)
+  if gone and new and not little and isinstance(x.device, tuple) and (ret:=exchange(x, keep, gone, new)) is not None: return ret
   x = gather(x, keep)
   whole = x.src[0] if keep else x
   return own_view(whole, new) if not new or (ret:=reduce_scatter(whole, new)) is None else ret

@@ -8,7 +8,7 @@ from tinygrad.uop.ops import AxisType, Ops, UOp, PatternMatcher, UPat, GroupOp, 
 from tinygrad.uop.lane import mop_on_lane, on_lane
 from tinygrad.schedule.allreduce import handle_allreduce
 from tinygrad.schedule.slice_copy import flat_memory, slice_of
-from tinygrad.schedule.window import Windows, cut, is_window, mask, own_view, place, plain, plain_axis, windows
+from tinygrad.schedule.window import Windows, cut, is_window, mask, own_view, place, plain_axis, stored, windows
 from tinygrad.schedule.halo import halo_srcs, is_lost
 from tinygrad.schedule.copies import lane_view, only_moves
 from tinygrad.schedule.exchange import by_lane
@@ -176,9 +176,9 @@ def before_lanes(sink:UOp) -> PatternMatcher|None:
 # ***** calls *****
 
 def argument(x:UOp, kernel:bool) -> UOp:
-  """a buffer on each device: what a lane has, if the parts are plain ones, else all of it. a kernel takes plain parts of several axes too"""
+  """a buffer on each device: what a lane has, if the parts are plain ones, else all of it. a kernel takes what is kept of it"""
   if not is_window(x): return x
-  return x.src[0] if plain_axis(x) is not None or (kernel and all(plain(w, x.shape[w[0]]) for w in x.windows)) else gather(x)
+  return x.src[0] if plain_axis(x) is not None or (kernel and stored(x) == x.windows) else gather(x)
 
 def window_function(call:UOp) -> UOp|None:
   if call.arg.precompile: return None

@@ -7,8 +7,8 @@ symbolic_multi, what has to be moved in redistribute.
 from __future__ import annotations
 from dataclasses import replace
 from typing import Sequence
-from tinygrad.dtype import AddrSpace
-from tinygrad.helpers import prod, dedup, strip_parens
+from tinygrad.dtype import AddrSpace, strong_dtype
+from tinygrad.helpers import prod, dedup, strip_parens, unwrap
 from tinygrad.uop.ops import Ops, UOp, GroupOp, AxisType, ssimplify, sint, shape_to_shape_arg, srender, resolve
 
 Window = tuple[int, UOp, sint]
@@ -66,8 +66,8 @@ def stored(x:UOp) -> Windows:
   if not ws or plain_axis(x) is not None: return ws
   if not isinstance(x.device, tuple) or any(r.arg[-1] is not AxisType.DEVICE for _,off,_ in ws for r in off.ranges): return ()
   sizes = {ax:size for ax,_,size in ws}
-  if not all(isinstance(s, int) for s in (*x.shape, *sizes.values())): return ()
-  return ws if prod(sizes.get(a, s) for a,s in enumerate(x.shape)) < prod(x.shape) else ()
+  if not all(isinstance(s, int) for a,s in enumerate((*x.shape, *sizes.values())) if a not in sizes): return ()
+  return ws if prod(sizes.get(a, s) for a,s in enumerate(x.shape)) < prod(map(at_most, x.shape)) else ()
 
 def stored_shape(x:UOp) -> Shape:
   sizes = {ax:size for ax,_,size in stored(x)}
@@ -95,14 +95,18 @@ def boxes(ws:Windows, shape:Shape, n:int|None=None) -> list[Box]:
 def empty(box:Box) -> bool: return any(resolve(e <= b, False) for b,e in box)
 
 def clipped(ws:Windows, shape:Shape) -> Windows:
-  """the windows that reach past the value on some lane"""
-  return tuple(w for w in ws if isinstance(w[2], int) and isinstance(shape[w[0]], int) and (w[1].vmin < 0 or w[1].vmax+w[2] > shape[w[0]]))
+  """the windows that reach past the value on some lane, or may, where it ends at a place that varies"""
+  return tuple(w for w in ws if isinstance(w[2], int) and (not isinstance(t:=shape[w[0]], int) or w[1].vmin < 0 or w[1].vmax+w[2] > t))
+
+def at_most(x:sint) -> int: return int(x.vmax) if isinstance(x, UOp) else x
 
 def covers(ws:Windows, shape:Shape) -> bool:
   """do the lanes together hold the whole value?"""
   rngs = [tuple(off.ranges) for _,off,_ in ws]
   if all(len(r) == 1 and plain(w, shape[w[0]]) for r,w in zip(rngs, ws)) and len(dedup(rngs)) == len(rngs): return True
-  if not all(isinstance(shape[ax], int) and isinstance(size, int) for ax,_,size in ws): return True
+  # what ends at a place that varies is taken as long as it may be, and of blocks of such a length each axis has its own
+  if not all(isinstance(size, int) for _,_,size in ws): return len(dedup(rngs)) == len(rngs)
+  shape = tuple(map(at_most, shape))
   found = dedup([b for b in boxes(ws, shape) if not empty(b)])
   grid = [sorted(dedup([b[i] for b in found])) for i in range(len(ws))]
   # every axis without a gap, and every cell of the grid on some lane
@@ -124,7 +128,7 @@ def own_view(x:UOp, ws:Windows, fill:bool|None=None) -> UOp:
     return x.src[0]._mop(Ops.EXPAND, tuple(shrink[a][1] if a in shrink else s for a,s in enumerate(x.marg)))
   pad:dict[int, tuple[sint, sint]] = {}
   for ax,off,size in clipped(ws, x.shape):
-    lo, hi = int(min(0, off.vmin)), max(x.shape[ax], int(off.vmax)+size)
+    lo, hi = int(min(0, off.vmin)), max(at_most(x.shape[ax]), int(off.vmax)+size)
     pad[ax], shrink[ax] = (-lo, hi-lo), ((off-lo).simplify(), size)
   return cut(cut(x, Ops.PAD, pad, fill), Ops.SHRINK, dict(shrink))
 
@@ -133,6 +137,55 @@ def mask(ws:Windows, shape:Shape) -> UOp|None:
   if not (over:=clipped(ws, shape)): return None
   inside = {ax:size for ax,off,size in ws if (ax, off, size) not in over}
   return own_view(UOp.const(True).expand(tuple(inside.get(a, s) for a,s in enumerate(shape))), over, False)
+
+# ***** of what the lanes' parts are *****
+
+def seen_through(x:UOp) -> tuple[UOp, Shape|tuple[int, ...]]|None:
+  """(a window value, the arg with which what the lanes have is moved as a whole) of which the lanes see another shape, or a broadcast, in x"""
+  local, ws = x.src[0], x.windows
+  match local.op:
+    case Ops.PERMUTE:
+      perm = local.marg
+      return place(local.src[0], by_axis([(perm[ax], off, s) for ax,off,s in ws]), tuple(x.shape[perm.index(a)] for a in range(len(perm)))), perm
+    case Ops.EXPAND:
+      n = len(local.marg)
+      return place(local.src[0], tuple((ax-n, off, s) for ax,off,s in ws if ax >= n), x.shape[n:]), x.shape[:n]
+    case Ops.RESHAPE:
+      old, new = local.src[0].shape, local.shape
+      if not all(isinstance(s, int) for s in (*old, *new)): return None
+      # the same axis is where as many elements are before and after it
+      at = [next((a for a,s in enumerate(old) if s == new[ax] and prod(old[:a]) == prod(new[:ax])), None) for ax,_,_ in ws]
+      if None in at or len(set(at)) < len(at): return None
+      found = {unwrap(a):w for a,w in zip(at, ws)}
+      return place(local.src[0], by_axis([(a, off, s) for a,(_,off,s) in found.items()]),
+                   tuple(x.shape[found[a][0]] if a in found else s for a,s in enumerate(old))), x.shape
+  return None
+
+def own_part_of(x:UOp) -> UOp|None:
+  """what every lane has all of, if what the lanes have of x is their part of that"""
+  if (own:=x.src[0]).op is not Ops.SHRINK: return None
+  whole = v.src[0] if (v:=own.src[0]).op is Ops.PAD and not is_window(v) and v.arg is None else v
+  return whole if whole.shape == x.shape and own_view(whole, x.windows) is own else None
+
+def computed_of(x:UOp) -> tuple[UOp, ...]|None:
+  """the srcs, as window values, of what the lanes compute element by element"""
+  local, ws = x.src[0], x.windows
+  if local.op not in GroupOp.ALU|{Ops.CAST} or local.arg == "lane" or not covers(ws, x.shape): return None
+  def src(s:UOp) -> UOp:
+    shift = len(local.shape)-len(s.shape)
+    has = tuple((ax-shift, off, size) for ax,off,size in ws if ax >= shift and s.shape[ax-shift] == local.shape[ax])
+    return place(s, has, tuple(x.shape[a+shift] if any(a == w[0] for w in has) else t for a,t in enumerate(s.shape)))
+  return tuple(map(src, local.src))
+
+def numbytes(x:UOp) -> int: return prod(map(at_most, x.shape))*strong_dtype(x.dtype).itemsize
+
+def to_gather(x:UOp, limit:int=100) -> int:
+  """how many bytes have to be on every device for it to have all of x: those of x, or of what it's computed of"""
+  if not x.windows or x.device is None or is_window(x) and own_part_of(x) is not None: return 0
+  if is_window(x): of = (found[0],) if (found:=seen_through(x)) is not None else computed_of(x)
+  else: of = x.src if x.op in GroupOp.ALU|{Ops.CAST} else x.src[:1] if x.op in {Ops.RESHAPE, Ops.EXPAND, Ops.PERMUTE} else None
+  if of is None or limit <= 0: return numbytes(x)
+  return min(numbytes(x), sum(to_gather(s, (limit-1)//len(of)) for s in dedup(of)))
 
 # ***** in words *****
 
@@ -169,16 +222,19 @@ def through_reshape(ws:Windows, old:Shape, new:Shape) -> Windows|None:
       if old[ax] != 1 or not new or new[-1] != 1: return None
       j -= 1
     if resolve(new[j] != old[ax]):
-      a, b = ssimplify(prod(old[ax+1:])), ssimplify(prod(new[j+1:]))
-      if resolve(size*a % b != 0) or resolve(off*a % b != 0): return None
+      # of what follows in both only the part in which they differ counts
+      end = next((k for k,(s,t) in enumerate(zip(reversed(old[ax+1:]), reversed(new[j+1:]))) if resolve(s != t)), min(len(old)-ax, len(new)-j)-1)
+      a, b = ssimplify(prod(old[ax+1:len(old)-end])), ssimplify(prod(new[j+1:len(new)-end]))
+      if not isinstance(b, int) or resolve(size*a % b != 0) or resolve(off*a % b != 0): return None
       off, size = ((off*a)//b).simplify(), ssimplify(size*a//b)
     ret.append((j, off, size))
   return by_axis(ret) if len({w[0] for w in ret}) == len(ret) else None
 
 def through_shrink(ws:Windows, marg:tuple[tuple[sint, sint], ...], shape:Shape) -> Windows|None:
-  # what ends somewhere else each time is cut where it's whole
-  def varies(ax:int, o:sint, s:sint) -> bool: return not isinstance(s, int) and (o, s) != (0, shape[ax]) and not (isinstance(o, UOp) and o.ranges)
-  if any(varies(ax, *marg[ax]) for ax,_,_ in ws): return None
+  # blocks of a length that varies are cut where they're whole
+  def varies(ax:int, o:sint, s:sint, size:sint) -> bool:
+    return not isinstance(s, int) and (o, s) != (0, shape[ax]) and not isinstance(size, int) and not (isinstance(o, UOp) and o.ranges)
+  if any(varies(ax, *marg[ax], size) for ax,_,size in ws): return None
   # an offset that depends on the device asks for the lane's own part, which is no window of the result
   moved, own = list[Window](), by_axis([(ax, s, size) for ax,(s,size) in enumerate(marg) if isinstance(s, UOp) and s.ranges])
   held = {ax for ax,_,_ in own}
@@ -233,13 +289,14 @@ def least_moved(cands:list[tuple[UOp, Windows]], srcs:list[UOp], shape:Shape) ->
   def moved(x:UOp, own:Windows, ws:Windows) -> int:
     if own == ws: return 0
     mine = held_axes(x, shape)
-    # the part that it wants, less what it has of that
-    want = prod(next((int(s) for ax,_,s in ws if ax == a), int(shape[a])) for a in mine)
-    return want - want*int(prod(s for _,_,s in own))//int(prod(shape[ax] for ax,_,_ in own))
+    # the part that it wants, less what it has of that, or all of what it's computed of
+    want = prod(next((int(s) for ax,_,s in ws if ax == a), int(shape[a])) for a in mine)*strong_dtype(x.dtype).itemsize
+    return min(want - want*int(prod(s for _,_,s in own))//int(prod(shape[ax] for ax,_,_ in own)), to_gather(x))
+  width = max(strong_dtype(x.dtype).itemsize for x in srcs)
   def received(ws:Windows) -> tuple[int, int]:
     sizes, others = {ax:int(s) for ax,_,s in ws}, [(x, moved(x, own, ws)) for x,own in cands]
     parts = prod(-(-int(shape[a])//sizes[a]) for a in shared if a in sizes)
-    sums = prod(sizes.get(a, int(s)) for a,s in enumerate(shape) if a not in shared)
+    sums = prod(sizes.get(a, int(s)) for a,s in enumerate(shape) if a not in shared)*width
     # what is computed has to be stored to be moved, and what is there is moved once for all that need it
     return sum(m for _,m in others) + 2*sums*(parts-1)//parts, sum(m for x,m in others if x.src[0].base.op not in {Ops.BUFFER, Ops.PARAM})
   return min([ws for _,ws in cands], key=received)
