@@ -6,7 +6,7 @@ from __future__ import annotations
 import gc
 from collections import Counter
 from typing import Callable
-from tinygrad import Tensor, nn
+from tinygrad import Tensor, dtypes, nn
 from tinygrad.device import Buffer
 from tinygrad.engine.realize import get_call_arg_uops, run_linear
 from tinygrad.helpers import Context, GlobalCounters, to_tuple
@@ -134,6 +134,11 @@ def recurrent_sgd(d, rows, cols):
   for _ in range(4): h = (h@w).tanh()
   h.square().mean().backward()
   return opt.schedule_step()
+@program
+def embedding(d, rows, cols):
+  e = nn.Embedding(1, 1)
+  e.weight = T(rows, cols, axis=1, devices=d)
+  return e(T(rows, dtype=dtypes.int, axis=0, devices=d)).contiguous()
 @program
 def zeros_sharded(d, rows, cols): return Tensor.zeros(rows, cols).shard(d, 0)
 @program

@@ -120,6 +120,10 @@ def recurrent_sgd(m, rows, cols):
     return (h*h).mean()
   return lambda h,w: w-0.1*jax.grad(loss)(w, h), [T(m, rows, cols, axis=0), T(m, cols, cols)], on(m)
 @program
+def embedding(m, rows, cols):
+  tokens = jax.ShapeDtypeStruct((rows,), jnp.int32, sharding=on(m, 0))
+  return lambda w,i: w[i], [T(m, rows, cols, axis=1), tokens], on(m, 1)
+@program
 def zeros_sharded(m, rows, cols): return lambda: jnp.zeros((rows, cols)), [], on(m, 0)
 @program
 def zeros_replicated(m, rows, cols): return lambda: jnp.zeros((rows, cols)), [], on(m)

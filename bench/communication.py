@@ -80,6 +80,8 @@ CASES = {
   "fsdp_sgd": Case(lambda z: 2*z.others*2*z.w, lambda z: 0),
   # a weight that is used four times has one gradient, and an allreduce of that
   "recurrent_sgd": Case(lambda z: 2*z.others*z.w, lambda z: 0),
+  # of each word's vector a device has 1/n, and of as many tokens 1/n: the rest of the tokens is all that it needs
+  "embedding": Case(lambda z: z.others*4*z.rows, lambda z: z.s/z.n),
   # no device needs another to make its own
   "zeros_sharded": Case(lambda z: 0, lambda z: z.s/z.n),
   "zeros_replicated": Case(lambda z: 0, lambda z: z.s),
