@@ -317,11 +317,6 @@ class TestComputed(unittest.TestCase):
     # the sum of two is less than both
     x, y = sharded(1024, 1024), sharded(1024, 1024)
     self.assertEqual(counts((x+y).shard(devices(4)).contiguous())[0], 3*S//4)
-  def test_outer(self):
-    x, y = sharded(1024, 1), Tensor.empty(1, 1024).shard(devices(4)).realize()
-    self.assertEqual(counts((x*y).shard(devices(4)).contiguous())[0], 3*4096//4)
-    # rows to columns
-    self.assertEqual(counts((x*y).exp().shard(devices(4), 1).contiguous())[0], 3*4096//4)
 
 class TestVarying(unittest.TestCase):
   """slices whose place, or length, is a variable's"""

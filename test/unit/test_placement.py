@@ -134,6 +134,21 @@ class TestUneven(Placement):
         want = np.pad(a:=rand(3, L), ((0, 0), p), mode=name)
         for x in (x:=Tensor(a).shard(devices(n), 1), x.clone().realize()): self.same(x.pad((None, p), mode=mode)+1, want+1, f"{mode} {n} {L} {p}")
 
+class TestOneElement(Placement):
+  # a block of one element is a block of every axis of length 1: what is gathered of it has the lane's, not what lies there on another
+  def test_repeated(self):
+    for n in (2, 3): self.same(Tensor(rand(1)).shard(devices(n), 0).realize().repeat_interleave(2, 0).realize(), np.repeat(rand(1), 2))
+    x = Tensor(rand(3, 1, 4, 3)).shard(MESHES[2, 2], (2, 2)).realize()
+    self.same(x.repeat_interleave(2, 2).reshape(24, 3), np.repeat(rand(3, 1, 4, 3), 2, 2).reshape(24, 3))
+  def test_written(self):
+    x, i = Tensor(rand(1, 6)).shard(devices(2), None).clone().realize(), Tensor(np.array([4])).shard(devices(2), 0)
+    x[0:1:3, i] = -3
+    (want:=rand(1, 6))[:, 4] = -3
+    self.same(x, want)
+    y, v = Tensor(rand(6, 3, 2)).shard(devices(2), 0).realize().reshape(18, 2).contiguous().realize(), rand(18, 2, seed=1)
+    y[:, [1, 0]] = Tensor(v).shard(devices(2), 1)
+    self.same(y, v[:, ::-1])
+
 class TestMadeAndAssigned(Placement):
   # what was read from a value before it was assigned to stays what it was, as it does on one device
   MADE = {"uniform": lambda: Tensor.uniform(4, 6, low=1, high=2), "randn": lambda: Tensor.randn(4, 6), "ones": lambda: Tensor.ones(4, 6)+0,

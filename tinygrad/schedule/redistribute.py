@@ -80,14 +80,13 @@ def gather(x:UOp, keep:Windows=(), devices:str|tuple[str, ...]|None=None) -> UOp
     v = v.src[0] if keep else v
     for ax,begin in begins.items(): v = cut_at(v, ax, begin, x.shape[ax])
     return place(v, keep, x.shape)
-  if not keep and x.device is not None:
-    if devices == x.device:
-      if (whole:=own_part_of(x)) is not None: return whole
-      # what little is moved for, it's computed of that on each
-      if (of:=computed_of(x)) is not None and 2*to_gather(x) <= numbytes(x):
-        return x.src[0].replace(src=tuple(gather(s) if is_window(s) else s for s in of))
-    # what's seen in several shapes is gathered once
-    if (found:=seen_through(x)) is not None: return gather(found[0], (), devices)._mop(x.src[0].op, found[1])
+  if not keep and (whole:=own_part_of(x)) is not None: return whole
+  # what little is moved for, it's computed of that on each
+  if not keep and devices == x.device and (of:=computed_of(x)) is not None and 2*to_gather(x) <= numbytes(x):
+    return x.src[0].replace(src=tuple(gather(s) if is_window(s) else s for s in of))
+  # what's seen in several shapes is gathered once
+  if not keep and (x.device is not None or x.src[0].op is Ops.EXPAND) and (found:=seen_through(x)) is not None:
+    return gather(found[0], (), devices)._mop(x.src[0].op, found[1])
   if isinstance(x.device, str) or any(r.arg[-1] is not AxisType.DEVICE for _,off,_ in gone for r in off.ranges):
     raise RuntimeError(f"{x.shape} is sharded over {', '.join(off.render() for _,off,_ in gone)} and not over devices: it can't be gathered")
   sizes = {ax:size for ax,_,size in keep}

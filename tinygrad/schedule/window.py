@@ -140,6 +140,10 @@ def mask(ws:Windows, shape:Shape) -> UOp|None:
 
 # ***** of what the lanes' parts are *****
 
+def known(x:UOp) -> bool:
+  """is it the same on every lane, whatever is kept there?"""
+  return x.device is None and not x.ranges
+
 def seen_through(x:UOp) -> tuple[UOp, Shape|tuple[int, ...]]|None:
   """(a window value, the arg with which what the lanes have is moved as a whole) of which the lanes see another shape, or a broadcast, in x"""
   local, ws = x.src[0], x.windows
@@ -149,8 +153,8 @@ def seen_through(x:UOp) -> tuple[UOp, Shape|tuple[int, ...]]|None:
       return place(local.src[0], by_axis([(perm[ax], off, s) for ax,off,s in ws]), tuple(x.shape[perm.index(a)] for a in range(len(perm)))), perm
     case Ops.EXPAND:
       n = len(local.marg)
-      # what isn't the same on every lane
-      if any(ax < n for ax,_,_ in ws) and local.src[0].ranges: return None
+      # along it the lanes may have other elements
+      if any(ax < n for ax,_,_ in ws) and not known(local.src[0]): return None
       return place(local.src[0], tuple((ax-n, off, s) for ax,off,s in ws if ax >= n), x.shape[n:]), x.shape[:n]
     case Ops.RESHAPE:
       old, new = local.src[0].shape, local.shape
@@ -167,8 +171,7 @@ def own_part_of(x:UOp) -> UOp|None:
   """what every lane has all of, if what the lanes have of x is their part of that"""
   if (own:=x.src[0]).op is not Ops.SHRINK: return None
   whole = v.src[0] if (v:=own.src[0]).op is Ops.PAD and not is_window(v) and v.arg is None else v
-  # what isn't the same on every lane may have no more than the lane's part in it
-  return whole if whole.shape == x.shape and not whole.ranges and own_view(whole, x.windows) is own else None
+  return whole if whole.shape == x.shape and known(whole) and own_view(whole, x.windows) is own else None
 
 def computed_of(x:UOp) -> tuple[UOp, ...]|None:
   """the srcs, as window values, of what the lanes compute element by element"""
@@ -179,8 +182,7 @@ def computed_of(x:UOp) -> tuple[UOp, ...]|None:
     has = tuple((ax-shift, off, size) for ax,off,size in ws if ax >= shift and s.shape[ax-shift] == local.shape[ax])
     return place(s, has, tuple(x.shape[a+shift] if any(a == w[0] for w in has) else t for a,t in enumerate(s.shape)))
   ret = tuple(map(src, local.src))
-  # what has no part, but isn't the same on every lane, is its lane's
-  return None if any(not is_window(s) and s.ranges for s in ret) else ret
+  return ret if all(is_window(s) or known(s) for s in ret) else None
 
 def numbytes(x:UOp) -> int: return prod(map(at_most, x.shape))*strong_dtype(x.dtype).itemsize
 
