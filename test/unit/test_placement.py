@@ -152,6 +152,26 @@ class TestOneElement(Placement):
     y[:, [1, 0]] = Tensor(v).shard(devices(2), 1)
     self.same(y, v[:, ::-1])
 
+class TestConstantGradient(Placement):
+  # the gradient of a sum is no buffer's, on a device by its number alone
+  def test_uneven(self):
+    for shape,axis in (((5, 2), 0), ((3,), 0), ((4, 3), 1), ((4, 4), 1)):
+      for by in (0.5, Tensor(np.full((), 0.5, np.float32)).shard(devices(2)).realize()):
+        x = Tensor(rand(*shape)).shard(devices(2), None).realize()
+        self.same((x.shard(devices(2), axis).sum()*by).gradient(x)[0], np.full(shape, 0.5))
+  def test_meshes(self):
+    for axes in ((1, None), (1, 1), (0, 1)):
+      for x in (Tensor(rand(8, 4)).shard(devices(2), None).realize(), Tensor(rand(8, 4)).realize()):
+        g = (x.shard(MESHES[2, 2], axes).sum()*1.5).gradient(x)[0]
+        self.same(g.contiguous().realize(), np.full((8, 4), 1.5))
+  def test_one_device_along_a_dimension(self):
+    for mesh,axes in (((devices(2),), (1, 0)), ((("CPU",), ("CPU:1",)), (0, 1)), ((("CPU",),), (0, 1))):
+      x = Tensor(rand(4, 3)).realize()
+      y = x.shard(mesh, axes)
+      self.assertLessEqual(len(y.uop.windows), 1)
+      self.same(y.roll(1, 0).contiguous(), np.roll(rand(4, 3), 1, 0))
+      self.same(y.sum().gradient(x)[0], np.ones((4, 3)))
+
 class TestMadeAndAssigned(Placement):
   # what was read from a value before it was assigned to stays what it was, as it does on one device
   MADE = {"uniform": lambda: Tensor.uniform(4, 6, low=1, high=2), "randn": lambda: Tensor.randn(4, 6), "ones": lambda: Tensor.ones(4, 6)+0,

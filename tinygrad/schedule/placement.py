@@ -86,7 +86,8 @@ def windows_on(shape:tuple, mesh:tuple[int, ...], axes:tuple[int|None, ...]) -> 
   d, along = UOp.range(n:=prod(mesh), -1, AxisType.DEVICE), dict[int, tuple[UOp, int]]()
   for m,ax in zip(mesh, axes):
     n //= m
-    if ax is None: continue
+    # along a dimension of one device it's whole
+    if ax is None or m == 1: continue
     # the place along this dimension, and further dimensions of the mesh cut the blocks of the axis once more
     at, count = along.get(ax, (UOp.const(0), 1))
     along[ax] = (at*m + (d//n)%m, count*m)
