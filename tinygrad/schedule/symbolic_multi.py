@@ -114,9 +114,9 @@ def window_index(root:UOp, x:UOp) -> UOp|None:
 
 def window_store(root:UOp, dest:UOp, v:UOp) -> UOp|None:
   if not (is_window(dest) or is_window(v)): return None
-  # threads store their own parts. the parts of math over a device's number are known on all of them
-  if not (ws:=dest.windows) and not isinstance(v.device, tuple) and not any(r.arg[-1] is AxisType.DEVICE for _,off,_ in v.windows for r in off.ranges):
-    return root.replace(src=(own_view(dest, v.windows), v.src[0])+root.src[2:])
+  over_devices = isinstance(v.device, tuple) or any(r.arg[-1] is AxisType.DEVICE for _,off,_ in v.windows for r in off.ranges)
+  # threads store their own parts
+  if not (ws:=dest.windows) and not over_devices: return root.replace(src=(own_view(dest, v.windows), v.src[0])+root.src[2:])
   if v.shape != ():
     m, v = mask(ws, dest.shape), to_lane(v, ws)
     # a lane's part past the value is not written
