@@ -168,7 +168,8 @@ class TestConstantGradient(Placement):
     for mesh,axes in (((devices(2),), (1, 0)), ((("CPU",), ("CPU:1",)), (0, 1)), ((("CPU",),), (0, 1))):
       x = Tensor(rand(4, 3)).realize()
       y = x.shard(mesh, axes)
-      self.assertLessEqual(len(y.uop.windows), 1)
+      # on several it's there already
+      if isinstance(y.device, tuple): self.assertIs(y.shard(mesh, axes).uop, y.uop)
       self.same(y.roll(1, 0).contiguous(), np.roll(rand(4, 3), 1, 0))
       self.same(y.sum().gradient(x)[0], np.ones((4, 3)))
 

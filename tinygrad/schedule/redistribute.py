@@ -49,13 +49,13 @@ def selected(x:UOp, keep:Windows, gone:Windows) -> UOp|None:
   None if all of the blocks cost less"""
   n, local, rows, held = len(x.device), x.src[0].cast(strong_dtype(x.dtype)), 1, 1
   offs = [offsets(off, n) for _,off,_ in gone]
+  if all(isinstance(o, int) for os in offs for o in os): return None
   for (ax,_,size),os in zip(gone, offs):
     # a row is on one lane
     if not isinstance(size, int) or not all(isinstance(by:=ssimplify(o-os[0]), int) and by % size == 0 for o in os): return None
     rows, held = rows*at_most(x.shape[ax]), held*size
   rest, lanes = prod(map(at_most, local.shape))//held*local.dtype.itemsize, len(set(zip(*offs)))
-  if all(isinstance(o, int) for os in offs for o in os) or \
-     cost((lanes-1)*held*rest, lanes-1) <= cost(2*(lanes-1)*rows*rest//lanes, 2*lanes): return None
+  if cost((lanes-1)*held*rest, lanes-1) <= cost(2*(lanes-1)*rows*rest//lanes, 2*lanes): return None
   # in integers nothing is lost where zero is added
   bits = local.cast(dtypes.uint8) if local.dtype == dtypes.bool else local.bitcast(UINT[local.dtype.itemsize])
   for ax,off,size in gone: bits = cut_at(bits, ax, off.maximum(-size).minimum(at_most(x.shape[ax])), x.shape[ax], 0)

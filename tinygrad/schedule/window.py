@@ -66,7 +66,8 @@ def stored(x:UOp) -> Windows:
   if not ws or plain_axis(x) is not None: return ws
   if not isinstance(x.device, tuple) or any(r.arg[-1] is not AxisType.DEVICE for _,off,_ in ws for r in off.ranges): return ()
   sizes = {ax:size for ax,_,size in ws}
-  if not all(isinstance(s, int) for a,s in enumerate((*x.shape, *sizes.values())) if a not in sizes): return ()
+  # what a lane keeps has a length that's known, the value may end where a variable says
+  if not all(isinstance(sizes.get(a, s), int) for a,s in enumerate(x.shape)): return ()
   return ws if prod(sizes.get(a, s) for a,s in enumerate(x.shape)) < prod(map(at_most, x.shape)) else ()
 
 def stored_shape(x:UOp) -> Shape:
