@@ -140,6 +140,8 @@ def embedding(d, rows, cols):
   e.weight = T(rows, cols, axis=1, devices=d)
   return e(T(rows, dtype=dtypes.int, axis=0, devices=d)).contiguous()
 @program
+def cumsum(d, rows, cols): return T(rows, cols, axis=0, devices=d).cumsum(0).contiguous()
+@program
 def zeros_sharded(d, rows, cols): return Tensor.zeros(rows, cols).shard(d, 0)
 @program
 def zeros_replicated(d, rows, cols): return Tensor.zeros(rows, cols).shard(d)

@@ -124,6 +124,8 @@ def embedding(m, rows, cols):
   tokens = jax.ShapeDtypeStruct((rows,), jnp.int32, sharding=on(m, 0))
   return lambda w,i: w[i], [T(m, rows, cols, axis=1), tokens], on(m, 1)
 @program
+def cumsum(m, rows, cols): return lambda x: jnp.cumsum(x, 0), [T(m, rows, cols, axis=0)], on(m, 0)
+@program
 def zeros_sharded(m, rows, cols): return lambda: jnp.zeros((rows, cols)), [], on(m, 0)
 @program
 def zeros_replicated(m, rows, cols): return lambda: jnp.zeros((rows, cols)), [], on(m)

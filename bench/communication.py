@@ -82,6 +82,8 @@ CASES = {
   "recurrent_sgd": Case(lambda z: 2*z.others*z.w, lambda z: 0),
   # of each word's vector a device has 1/n, and of as many tokens 1/n: the rest of the tokens is all that it needs
   "embedding": Case(lambda z: z.others*4*z.rows, lambda z: z.s/z.n),
+  # what the rows before its own add up to. handed on from device to device that is one row, here the sum of each block is sent to all at once
+  "cumsum": Case(lambda z: z.row, lambda z: z.s/z.n),
   # no device needs another to make its own
   "zeros_sharded": Case(lambda z: 0, lambda z: z.s/z.n),
   "zeros_replicated": Case(lambda z: 0, lambda z: z.s),

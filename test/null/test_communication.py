@@ -41,6 +41,18 @@ class TestLeast(unittest.TestCase):
   def test_reduce_scatter(self):
     self.each(lambda n: sharded(n, 2**20, n=n).sum(0).shard(devices(n), 0).contiguous(), lambda n: ((n-1)*S//n, 2*n, n*(n-1)))
   def test_roll(self): self.each(lambda n: sharded(1024, 1024, n=n).roll(1, 0).contiguous(), lambda n: (4096, n, n))
+  def test_roll_of_columns(self):
+    # of the other columns no row is moved
+    self.each(lambda n: sharded(1024, 1024, n=n)[:, :512].roll(1, 0).contiguous(), lambda n: (2048, 2*n, n))
+  @pytest.mark.patch("scan-in-blocks")
+  def test_scan(self):
+    # what each block before it comes to is a row
+    for name,fxn in (("sum", lambda x: x.cumsum(0)), ("product", lambda x: x.cumprod(0)), ("maximum", lambda x: x.cummax(0)[0])):
+      for n in (2, 4, 8):
+        with self.subTest(name=name, n=n):
+          y = fxn(sharded(1024, 1024, n=n))
+          self.assertEqual(y.uop.axis, 0)
+          self.assertEqual(counts(y.contiguous())[::2], ((n-1)*4096, n*(n-1)))
   @pytest.mark.patch("cat-in-blocks")
   def test_cat(self):
     # half of the devices have a block of x, and the others of y: the second needs all of its block but what it has of it

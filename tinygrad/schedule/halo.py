@@ -18,7 +18,13 @@ def movements(view:UOp) -> list[UOp]:
   while view.op in GroupOp.Movement and not is_window(view) and not any(a.ranges for a in view.src[1:]):
     ret.append(view)
     view = view.src[0]
-  return ret
+  # where half or more is cut off along other axes, and windows still follow, a lane needs nothing of that
+  def along(x:UOp) -> set[tuple]: return {(off, size, x.shape[ax]) for ax,off,size in x.windows}
+  first, most = len(ret), view.max_numel()//2
+  for i in reversed(range(len(ret))):
+    if is_lost(ret[i]) or along(ret[i]) != along(view): break
+    if ret[i].max_numel() <= most: first, most = i, ret[i].max_numel()-1
+  return ret[:first]
 
 # a range of more values is taken for all between its ends, and a lane needs no more runs than this
 FEW, RUNS = 8, 2
