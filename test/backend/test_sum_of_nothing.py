@@ -24,8 +24,8 @@ class TestSumOfNothing(unittest.TestCase):
     # each accumulator that is read is set first
     for call in z.schedule_linear().src:
       uops = full_rewrite_to_sink(call.src[0], Device[Device.DEFAULT].renderer).toposort()
-      regs = lambda op: {u.src[0].src[0].buf_uop for u in uops if u.op is op and u.src[0].op is Ops.INDEX and u.src[0].src[0].addrspace is AddrSpace.REG}
-      self.assertLessEqual(regs(Ops.LOAD), regs(Ops.STORE))
+      used = {op:{buf for u in uops if u.op is op and (buf:=u.src[0].buf_uop).addrspace is AddrSpace.REG} for op in (Ops.LOAD, Ops.STORE)}
+      self.assertLessEqual(used[Ops.LOAD], used[Ops.STORE])
     np.testing.assert_array_equal(z.numpy(), np.zeros(z.shape))
 
 if __name__ == "__main__": unittest.main()
