@@ -54,9 +54,10 @@ def sharded_along(axis:int, values:Sequence) -> bool:
   return any(ax == axis for v in values for ax,_,_ in getattr(v, "uop", v).windows)
 
 def block_along(axis:int, value) -> int|None:
-  """how long the plain blocks of this UOp or Tensor along the axis are, None if it's sharded in another way or not at all"""
+  """how long the plain blocks of this UOp or Tensor along the axis are. None if all of it is in one, or it's sharded in another way, or not at all"""
   x = getattr(value, "uop", value)
-  return next((size for ax,off,size in x.windows if ax == axis and isinstance(size, int) and plain((ax, off, size), x.shape[axis])), None)
+  return next((size for ax,off,size in x.windows if ax == axis and isinstance(size, int) and isinstance(total:=x.shape[axis], int) and
+               size < total and plain((ax, off, size), total)), None)
 
 def shard(x:UOp, axis:int, rng:UOp) -> UOp:
   """the block of a whole value that a lane has, Invalid where it reaches past the value"""
