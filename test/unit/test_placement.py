@@ -268,6 +268,68 @@ class TestReshard(Placement):
       w[2:5] = 7
       self.same(y, w)
 
+class TestWritesToWhatIsMoved(Placement):
+  """what is placed anew is a value of its own: a write reaches it, and not what it was made of"""
+  PLACES = ((None, 0), (0, 1), (1, 0), (0, None), (1, None))
+  def each(self, *writes):
+    for was,to in self.PLACES:
+      for n in (2, 3):
+        for write in writes:
+          with self.subTest(was=was, to=to, n=n, write=write.__name__):
+            a = rand(5, 4)
+            x = Tensor(a).shard(devices(n), was).realize()
+            y, want = x.shard(devices(n), to), a.copy()
+            write(y)
+            write(want)
+            self.same(y, want)
+            self.same(x, a)
+            for d in devices(n): self.same(x.to(d), a)
+            self.assertEqual(y.uop.axis, to)
+  def test_setitem(self):
+    def row(y): y[1] = -1
+    def block(y): y[1:4, 1:3] = 5
+    def every(y): y[:] = 3
+    def twice(y):
+      y[0, 0:2] = -1
+      y[2:4, 3:4] = -2
+    def more(y): y[1:3] += 2
+    self.each(row, block, every, twice, more)
+  def test_assign(self):
+    for was,to in self.PLACES:
+      with self.subTest(was=was, to=to):
+        x = Tensor(rand(5, 4)).shard(devices(3), was).realize()
+        y = x.shard(devices(3), to)
+        y.assign(y*2+1).realize()
+        self.same(y, rand(5, 4)*2+1)
+        for d in devices(3): self.same(x.to(d), rand(5, 4))
+  def test_on_a_mesh(self):
+    for was,to in (((0, 0), (0, 1)), ((1, None), (0, 0)), ((0, 1), (1, 0)), ((None, None), (0, 1))):
+      with self.subTest(was=was, to=to):
+        x = Tensor(rand(4, 4)).shard(MESHES[2, 2], was).realize()
+        y, want = x.shard(MESHES[2, 2], to), rand(4, 4)
+        y[1:3, 2] = 7
+        want[1:3, 2] = 7
+        self.same(y, want)
+        self.same(x, rand(4, 4))
+  def test_optimizer(self):
+    # a weight that is sharded anew, and not realized
+    w = Tensor(rand(6, 4)).shard(devices(3), None).realize()
+    v = w.shard(devices(3), 0).is_param_()
+    with Context(TRAINING=1):
+      (v*v).sum().backward()
+      nn.optim.SGD([v], lr=0.25).step()
+    self.same(v, rand(6, 4)*0.5)
+    self.same(w, rand(6, 4))
+  def test_where_it_is_kept(self):
+    # nothing is copied for a write to a tensor's own memory
+    for place in ((devices(3), 0), (MESHES[2, 2], (0, 1)), (MESHES[2, 2], (1, None))):
+      x = Tensor(rand(6, 4)).shard(*place).realize()
+      same = x.uop.base
+      x.assign(x+1).realize()
+      x[1] = 2
+      x.realize()
+      self.assertIs(x.uop.base, same)
+
 class TestMeshes(Placement):
   def test_moved_to_other_devices(self):
     for rows in (8, 7, 3, 1):

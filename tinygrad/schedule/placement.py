@@ -107,11 +107,18 @@ def kept(x:UOp, ws:Windows) -> UOp:
 # what was made where it's kept, of values that were in no buffer
 made = weakref.WeakSet[UOp]()
 
+def memory(x:UOp) -> UOp: return memory(x.src[0]) if x.op is Ops.RESHAPE or x.is_window else x
+
 def instead_of(x:UOp) -> UOp|None:
   """where a new value of x goes if x is one of them and not realized yet: what reads x reads on what it was, as if x were in no buffer"""
-  def memory(u:UOp) -> UOp: return memory(u.src[0]) if u.op is Ops.RESHAPE or u.is_window else u
   if x not in made or buffers.get(memory(x.src[0])) is not None: return None
   return kept_at(x.windows, x.shape, x.dtype, x.device)
+
+def own_value(x:UOp) -> UOp:
+  """x to be written to. the parts that devices have of what is kept in another way are no memory of x: they're copied first"""
+  u = x
+  while u.op in GroupOp.Movement and not u.is_window: u = u.src[0]
+  return x.contiguous() if u.is_window and memory(u).op in GroupOp.Movement else x
 
 def placed(x:UOp, devices, axis:int|tuple[int|None, ...]|None) -> UOp:
   """x on the devices, in blocks of the axis or whole on each (None). devices may be nested, a mesh: axis then has an entry for each dimension of it.
